@@ -1,0 +1,5 @@
+"""One file an attack."""
+
+from parsimon.attacks.parsimonious import Parsimonious
+
+__all__ = ["Parsimonious"]

@@ -1,0 +1,133 @@
+"""Moon, An, Song: Parsimonious Black-Box Adversarial Attacks via Efficient Combinatorial Optimization (ICML 2019).
+
+Only the corners of the ball are searched: +eps on a set of blocks, -eps elsewhere. The set is found by lazy greedy
+local search, level by level over a hierarchy of ever smaller blocks (Algorithms 1 to 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+
+from parsimon import setsearch
+from parsimon.blocks import Grid, first_grid
+from parsimon.errors import InputError
+from parsimon.protocol import Ask, Corners, Reply, Scene, Search
+from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
+
+Behaviour = Literal["paper", "published"]
+Greedy = Literal["lazy", "naive", "stochastic"]
+
+
+@dataclass(frozen=True)
+class Parsimonious:
+    """The paper's attack; its one hyperparameter is the size of the first blocks.
+
+    behaviour          `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces
+                       each phase's first flip, asks again for what it knows, tests only adopted flips for success, never
+                       looks at the complement, never converges, and orders blocks by `RandomState(image number)`
+    block              side of the first blocks, in pixels of the noise image; None: about an eighth of its side
+    noise              rows and columns of the noise image that is stretched to the image; None: the image's own, or
+                       the next smaller power of two where the blocks do not fit
+    mini_batch         blocks that are inserted and deleted together (section 4)
+    max_iterations     rounds of insertion and deletion for each mini-batch (MAXITER)
+    greedy             how a phase picks blocks: `lazy` (Algorithms 1 and 2), `naive`, `stochastic` (section 3.4)
+    delete_zero        published only: deletion adopts a flip that changes nothing, as the authors' code does for
+                       CIFAR-10; for ImageNet it does not
+    """
+
+    behaviour: Behaviour = "paper"
+    block: int | None = None
+    noise: tuple[int, int] | None = None
+    mini_batch: int = 64
+    max_iterations: int = 1
+    greedy: Greedy = "lazy"
+    delete_zero: bool = True
+
+    def __post_init__(self) -> None:
+        if self.behaviour not in get_args(Behaviour):
+            raise InputError(f"behaviour must be one of {', '.join(get_args(Behaviour))}; got {self.behaviour!r}")
+        if self.greedy not in get_args(Greedy):
+            raise InputError(f"greedy must be one of {', '.join(get_args(Greedy))}; got {self.greedy!r}")
+        if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
+            raise InputError("the published code knows only greedy='lazy' and max_iterations=1")
+        if self.block is not None and (self.block < 1 or self.block & (self.block - 1)):
+            raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block}")
+        if self.mini_batch < 1 or self.max_iterations < 1:
+            raise InputError(
+                f"mini_batch and max_iterations must be at least 1; got {self.mini_batch} and {self.max_iterations}"
+            )
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        grid = first_grid(scene.shape, self.block, self.noise)
+        if self.behaviour == "published":
+            return self._published(grid, np.random.RandomState(scene.index))
+        return self._paper(grid, rng)
+
+    def _paper(self, grid: Grid, rng: np.random.Generator) -> Search:
+        """Algorithm 5."""
+        found = yield from _asking(grid, setsearch.evaluate(_nothing(grid)))
+        while True:
+            level = setsearch.remembering(self._level(grid, found, rng), found)
+            found = yield from _asking(grid, level)
+            if grid.block == 1:
+                return
+            found = found._replace(members=grid.split(found.members))
+            grid = grid.halved()
+
+    def _level(self, grid: Grid, found: Found, rng: np.random.Generator) -> SetSearch:
+        """Local search on one grid; on the last one until F converges, that is until a whole search has not raised it."""
+        phases: dict[Greedy, Phase] = {
+            "lazy": setsearch.lazy_greedy,
+            "naive": setsearch.greedy,
+            "stochastic": partial(setsearch.stochastic_greedy, rng=rng),
+        }
+        while True:
+            before = found.value
+            batches = setsearch.mini_batches(rng.permutation(grid.count), self.mini_batch)
+            found = yield from setsearch.local_search(
+                found, batches, phase=phases[self.greedy], max_iterations=self.max_iterations
+            )
+            if grid.block > 1 or found.value <= before:
+                return found
+
+    def _published(self, grid: Grid, rng: np.random.RandomState) -> Search:
+        insertion = LazyRule(force_first=True, adopt_zero=True, ask_again=True)
+        deletion = LazyRule(force_first=True, adopt_zero=self.delete_zero, ask_again=True)
+
+        def mini_batch_search(members: Mask, batch: Elements) -> SetSearch:
+            found = yield from setsearch.evaluate(members)
+            found = yield from setsearch.lazy_greedy(found, batch, inserting=True, rule=insertion)
+            return (yield from setsearch.lazy_greedy(found, batch, inserting=False, rule=deletion))
+
+        members = _nothing(grid)
+        while True:
+            for batch in setsearch.mini_batches(rng.permutation(grid.count), self.mini_batch):
+                search = mini_batch_search(members, batch)
+                members, _ = yield from _asking(grid, search, adopted_only=True)
+            if grid.block > 1:
+                members = grid.split(members)
+                grid = grid.halved()
+
+
+def _nothing(grid: Grid) -> Mask:
+    """The empty set of blocks: -eps everywhere."""
+    return np.zeros(grid.count, np.bool_)
+
+
+def _asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Generator[Ask, Reply, Found]:
+    """Ask for a set of blocks as the corner that it stands for; perhaps only an adopted one may end the attack."""
+    try:
+        family = next(search)
+        while True:
+            eligible_from = family.adopted_from if adopted_only else -math.inf
+            reply = yield Ask(Corners(grid, family.base, family.flips), eligible_from=eligible_from)
+            family = search.send(reply.loss)
+    except StopIteration as stop:
+        found: Found = stop.value
+        return found

@@ -1,0 +1,107 @@
+"""Grids of blocks over an image: which pixels a block covers, and how blocks split in four.
+
+A grid lies over a *noise image* of `noise` rows and columns, cut in blocks of `block` x `block` x 1 channel, and the
+noise image is stretched to the image by nearest neighbour (the paper: 256 x 256 stretched to 299 x 299). Blocks are
+numbered by row, then column, then channel.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.setsearch import Mask
+
+PixelIndex = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Blocks of `block` noise pixels a side, one channel each, over an image of `shape` (channels, rows, columns)."""
+
+    shape: tuple[int, int, int]
+    noise: tuple[int, int]
+    block: int
+
+    @property
+    def cells(self) -> tuple[int, int, int]:
+        """Blocks by row, column and channel."""
+        return self.noise[0] // self.block, self.noise[1] // self.block, self.shape[0]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.cells)
+
+    def halved(self) -> Grid:
+        """The grid of the next level: every block split in four (Algorithm 4)."""
+        return replace(self, block=self.block // 2)
+
+    def split(self, members: Mask) -> Mask:
+        """The same set of pixels, as a set of blocks of `halved()`."""
+        return members.reshape(self.cells).repeat(2, axis=0).repeat(2, axis=1).reshape(-1)
+
+    def stretch(self, members: Mask) -> Mask:
+        """The image's pixels (channels, rows, columns) that a set of blocks covers."""
+        return members[self._tables.block_of_pixel].reshape(self.shape)
+
+    def pixels_of(self, blocks: NDArray[np.intp]) -> tuple[PixelIndex, NDArray[np.intp]]:
+        """The flat pixel numbers that these blocks cover, block after block, and how many each block covers."""
+        tables = self._tables
+        lengths = tables.lengths[blocks]
+        if tables.uniform:
+            return tables.pixels.reshape(self.count, -1)[blocks].reshape(-1), lengths
+        # The ranges starts[i] .. starts[i] + lengths[i], one after another.
+        skips = tables.starts[blocks] - (np.cumsum(lengths) - lengths)
+        return tables.pixels[np.repeat(skips, lengths) + np.arange(lengths.sum())], lengths
+
+    @property
+    def _tables(self) -> _Tables:
+        return _tables(self)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A grid's pixels sorted by the block that covers them. Made once for equal grids."""
+
+    block_of_pixel: NDArray[np.intp]
+    pixels: PixelIndex
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+
+    @cached_property
+    def uniform(self) -> bool:
+        return bool((self.lengths == self.lengths[0]).all())
+
+
+@lru_cache(maxsize=32)
+def _tables(grid: Grid) -> _Tables:
+    channels, height, width = grid.shape
+    rows = np.arange(height) * grid.noise[0] // height // grid.block
+    columns = np.arange(width) * grid.noise[1] // width // grid.block
+    in_channel = rows[:, None] * grid.cells[1] + columns
+    block_of_pixel = (in_channel * channels + np.arange(channels)[:, None, None]).reshape(-1)
+    lengths = np.bincount(block_of_pixel, minlength=grid.count)
+    pixels = np.argsort(block_of_pixel, kind="stable")
+    return _Tables(block_of_pixel, pixels, np.cumsum(lengths) - lengths, lengths)
+
+
+def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tuple[int, int] | None = None) -> Grid:
+    """The coarsest grid for an image of this shape.
+
+    By default about eight blocks along the shorter side, as in both of the paper's settings (4 on 32, 32 on 256), and
+    a noise image of the image's own size where the blocks fit into it, otherwise of the largest power of two below.
+    """
+    _, height, width = shape
+    if block is None:
+        block = 2 ** max(0, round(math.log2(min(noise or (height, width)) / 8)))
+    if noise is None:
+        noise = _noise_side(height, block), _noise_side(width, block)
+    return Grid(shape, noise, block)
+
+
+def _noise_side(side: int, block: int) -> int:
+    return side if side % block == 0 else max(block, 2 ** int(math.log2(side)))

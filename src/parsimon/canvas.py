@@ -1,0 +1,126 @@
+"""Asked points to model inputs, on the oracle's device. Only this module touches pixels.
+
+A search asks mostly for corners that differ from its base in one block. So the canvas keeps every search's base
+drawn, copies it into the batch, and repaints only the pixels that differ: a few microseconds where drawing a corner
+from its set takes a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.blocks import Grid
+from parsimon.protocol import Corner, Corners, Image, Images, Oracle, Point
+from parsimon.setsearch import Mask
+from parsimon.threat import Threat, to_eight_bit
+
+Part = tuple[int, Corners | Images, int, int]  # a place, and the points start .. stop of what its search asks
+
+
+def render(image: Image, threat: Threat, point: Point) -> Image:
+    """One point as an image."""
+    if isinstance(point, Corner):
+        low, high = threat.bounds(image)
+        return np.where(point.grid.stretch(point.members), high, low)
+    return to_eight_bit(point) if threat.eight_bit else point
+
+
+class Canvas:
+    """A place for each image in flight, and the batches drawn from them."""
+
+    def __init__(self, shape: tuple[int, int, int], places: int, threat: Threat, oracle: Oracle) -> None:
+        self._shape = shape
+        self._pixels = int(np.prod(shape))
+        self._places = places
+        self._threat = threat
+        self._xp, self._device = oracle.namespace, oracle.device
+        kwargs = {"dtype": self._xp.float32, "device": self._device}
+        self._extremes = self._xp.empty((2, places, self._pixels), **kwargs)  # the ball's lowest and highest image
+        self._drawn = self._xp.empty((places, self._pixels), **kwargs)
+        self._base: list[tuple[Grid, Mask] | None] = [None] * places  # what is drawn
+
+    def place(self, place: int, image: Image) -> None:
+        """Put another image in a place."""
+        low, high = self._threat.bounds(image)
+        self._extremes[0, place, :] = self._asarray(low.reshape(-1))
+        self._extremes[1, place, :] = self._asarray(high.reshape(-1))
+        # A part of a search that asks for images alone is drawn over, but must not be uninitialised memory until then.
+        self._drawn[place, :] = self._extremes[0, place, :]
+        self._base[place] = None
+
+    def draw(self, parts: Sequence[Part], rows: int) -> Any:
+        """A batch of `rows` images: the parts one after another, then copies of the first place as padding."""
+        moves, flips = _Strokes(), _Strokes()
+        images: list[tuple[int, NDArray[np.float32]]] = []
+        places: list[int] = []
+        for place, points, start, stop in parts:
+            if isinstance(points, Images):
+                images.append((len(places), points.pixels[start:stop]))
+            else:
+                self._move_base(place, points, moves)
+                if points.flips:
+                    flips.add(points.grid, len(places), place, points.flips[start:stop], points.base)
+            places += [place] * (stop - start)
+        self._paint(self._drawn, moves)
+        places += places[:1] * (rows - len(places))
+        batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
+        self._paint(batch, flips)
+        batch = self._xp.reshape(batch, (rows, *self._shape))
+        for row, pixels in images:
+            shown = to_eight_bit(pixels) if self._threat.eight_bit else pixels
+            batch[row : row + len(pixels), ...] = self._asarray(shown)
+        return batch
+
+    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> None:
+        drawn = self._base[place]
+        if drawn is not None and drawn[1] is points.base:
+            return
+        if drawn is not None and drawn[0] == points.grid:
+            changed = np.flatnonzero(drawn[1] != points.base).tolist()
+            moves.add(points.grid, None, place, changed, drawn[1])
+        else:
+            inside = self._asarray(points.grid.stretch(points.base).reshape(-1))
+            low, high = self._extremes[0, place, :], self._extremes[1, place, :]
+            self._drawn[place, :] = self._xp.where(inside, high, low)
+        self._base[place] = points.grid, points.base
+
+    def _paint(self, target: Any, strokes: _Strokes) -> None:
+        flat, extremes = self._xp.reshape(target, (-1,)), self._xp.reshape(self._extremes, (-1,))
+        for grid, (rows, places, blocks, sides) in strokes.by_grid():
+            pixels, lengths = grid.pixels_of(blocks)
+            to = np.repeat(rows * self._pixels, lengths) + pixels
+            source = np.repeat((sides * self._places + places) * self._pixels, lengths) + pixels
+            flat[self._asarray(to)] = extremes[self._asarray(source)]
+
+    def _asarray(self, array: NDArray[Any]) -> Any:
+        return self._xp.asarray(array, device=self._device)
+
+
+class _Strokes:
+    """Blocks to repaint: in which row of a target, from which place, to which side of the ball."""
+
+    def __init__(self) -> None:
+        self._grids: dict[Grid, tuple[list[int], list[int], list[int], list[bool]]] = {}
+
+    def add(self, grid: Grid, first_row: int | None, place: int, blocks: Sequence[int], before: Mask) -> None:
+        """Flip each block from what it was `before`: in consecutive rows, or all of them in the row of the place."""
+        rows, places, all_blocks, sides = self._grids.setdefault(grid, ([], [], [], []))
+        if len(blocks) == 1:  # the usual case, kept quick
+            rows.append(place if first_row is None else first_row)
+            places.append(place)
+            all_blocks.append(blocks[0])
+            sides.append(not before[blocks[0]])
+            return
+        count = len(blocks)
+        rows += [place] * count if first_row is None else range(first_row, first_row + count)
+        places += [place] * count
+        all_blocks += blocks
+        sides += (~before[np.asarray(blocks, np.intp)]).tolist()
+
+    def by_grid(self) -> Iterable[tuple[Grid, list[NDArray[np.intp]]]]:
+        for grid, columns in self._grids.items():
+            yield grid, [np.array(column, np.intp) for column in columns]

@@ -1,0 +1,1 @@
+"""Images and labels, from where people keep them."""

@@ -1,0 +1,37 @@
+"""What can go wrong, in sentences: what was expected, what came, what to do.
+
+ParsimonError
+  InputError      the caller's images, labels or settings (also a ValueError)
+  ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
+  MissingExtra    an optional package that is not installed (also an ImportError)
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class ParsimonError(Exception):
+    """The base of every error that parsimon raises on purpose."""
+
+
+class InputError(ParsimonError, ValueError):
+    """Images, labels or settings that cannot be used."""
+
+
+class ModelError(ParsimonError, RuntimeError):
+    """A model that cannot be opened, or that answered what no classifier answers."""
+
+
+class MissingExtra(ParsimonError, ImportError):
+    """A feature whose package is not installed."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional package, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise MissingExtra(f"this needs {package}, which is not installed: pip install 'parsimon[{extra}]'") from error

@@ -1,0 +1,95 @@
+"""What the attacker may do and what counts as success: the L-infinity ball, the goal, the loss.
+
+Only this module knows signs: a loss is always one to raise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import InputError
+
+Loss = Literal["cross-entropy", "margin"]
+Scores = Literal["logits", "probabilities"]
+
+_TINY = 1e-30  # a probability of 0 is shown as a finite loss
+
+
+@dataclass(frozen=True)
+class Threat:
+    """An L-infinity ball of radius `eps` within [0, 1], and the goal of leaving or reaching a class.
+
+    loss           `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the
+                   best other class, in logits
+    scores         what the model returns
+    eight_bit      every image shown to the model has pixels k / 255
+    """
+
+    eps: float
+    targeted: bool = False
+    loss: Loss = "cross-entropy"
+    scores: Scores = "logits"
+    eight_bit: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.eps) and 0 < self.eps <= 1):
+            raise InputError(
+                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {self.eps}. "
+                "Divide a radius on the 0..255 scale by 255: eps=8/255."
+            )
+        if self.loss not in get_args(Loss):
+            raise InputError(f"loss must be one of {', '.join(get_args(Loss))}; got {self.loss!r}")
+        if self.scores not in get_args(Scores):
+            raise InputError(f"scores must be one of {', '.join(get_args(Scores))}; got {self.scores!r}")
+        if self.eight_bit and self.eight_bit_steps == 0:
+            raise InputError(f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}")
+
+    @property
+    def eight_bit_steps(self) -> int:
+        """How many of the 255 steps the radius spans, whole ones only."""
+        return math.floor(self.eps * 255 + 1e-6)
+
+    def bounds(self, image: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The lowest and the highest image of the ball."""
+        if self.eight_bit:
+            levels = np.rint(image * np.float32(255))
+            low, high = levels - self.eight_bit_steps, levels + self.eight_bit_steps
+            return from_levels(np.maximum(low, 0)), from_levels(np.minimum(high, 255))
+        eps = np.float32(self.eps)
+        return np.maximum(image - eps, np.float32(0)), np.minimum(image + eps, np.float32(1))
+
+    def judge(
+        self, scores: NDArray[Any], goals: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+        """For each row its loss, whether it is a success, and the class that the model sees."""
+        rows = np.arange(len(scores))
+        logits = np.asarray(scores, np.float64)
+        if self.scores == "probabilities":
+            logits = np.log(np.maximum(logits, _TINY))
+        predicted = logits.argmax(axis=1)
+        at_goal = logits[rows, goals]
+        if self.loss == "margin":
+            others = logits.copy()
+            others[rows, goals] = -np.inf
+            away = others.max(axis=1) - at_goal
+        else:
+            top = logits.max(axis=1)
+            away = top + np.log(np.exp(logits - top[:, None]).sum(axis=1)) - at_goal
+        if self.targeted:
+            return -away, predicted == goals, predicted
+        return away, predicted != goals, predicted
+
+
+def from_levels(levels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """0 .. 255 to [0, 1], as image loaders do it."""
+    return levels / np.float32(255)
+
+
+def to_eight_bit(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The nearest images whose pixels are k / 255."""
+    return from_levels(np.rint(images * np.float32(255)))

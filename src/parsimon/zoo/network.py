@@ -1,0 +1,59 @@
+"""The architecture of the bundled networks, as a torch module.
+
+A pre-activation residual network (He et al., *Identity Mappings in Deep Residual Networks*, 2016), narrow enough
+that an attack on it is a matter of seconds on a laptop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (torch's own convention)
+
+
+class PreActivationBlock(nn.Module):
+    """norm, relu, conv, twice, added to a shortcut that is projected where the shape changes."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(channels_in)
+        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels_out)
+        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
+        same_shape = stride == 1 and channels_in == channels_out
+        self.shortcut = None if same_shape else nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        activated = F.relu(self.norm1(x))
+        shortcut = x if self.shortcut is None else self.shortcut(activated)
+        residual: torch.Tensor = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        return residual + shortcut
+
+
+class PreActivationResNet(nn.Module):
+    """Images in [0, 1], (n, 3, h, w), to logits (n, classes); the pixels are normalised inside."""
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, widths: Sequence[int], blocks: int = 1, classes: int = 10) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1))
+        self.register_buffer("std", torch.tensor([0.2470, 0.2435, 0.2616]).view(3, 1, 1))
+        self.stem = nn.Conv2d(3, widths[0], 3, padding=1, bias=False)
+        self.stages = nn.Sequential()
+        channels = widths[0]
+        for stage, width in enumerate(widths):
+            for block in range(blocks):
+                stride = 2 if stage > 0 and block == 0 else 1
+                self.stages.append(PreActivationBlock(channels, width, stride))
+                channels = width
+        self.norm = nn.BatchNorm2d(channels)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.stages(self.stem((images - self.mean) / self.std))
+        logits: torch.Tensor = self.head(F.relu(self.norm(features)).mean((2, 3)))
+        return logits
