@@ -7,7 +7,8 @@ writes checkpoints/robust.pt after every epoch; training/bundle_zoo.py then meas
 
 Adversarial training is the single-step kind with a noisy start (de Jorge et al., *Make Some Noise*, 2022): the
 image is moved by uniform noise of twice the radius, then by one signed gradient step of the radius, and clipped to
-twice the radius rather than to the ball. It costs twice as much as standard training and does not overfit catastrophically as FGSM does.
+twice the radius rather than to the ball. It costs twice as much as standard training and does not overfit
+catastrophically as FGSM does.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def train(recipe: Recipe, data: Path, checkpoint: Path) -> None:
                 batch = adversarial(network, batch, truth, recipe.radius)
             loss = F.cross_entropy(network(batch), truth, label_smoothing=recipe.label_smoothing)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             schedule.step()
             average.update_parameters(network)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,6 @@ class _Flight:
         self.replies.clear()
         return None if self.wanted else "budget"
 
-    def count(self, queries: int) -> None:
-        if self.ask.charged:
-            self.queries += queries
-        else:
-            self.uncharged += queries
-
     def outcome(self, ended: Ended, predicted: int | None = None, point: Point | None = None) -> Outcome:
         return Outcome(self.index, ended == "success", self.queries, ended, self.uncharged, predicted, point)
 
@@ -87,7 +82,6 @@ class Engine:
         seed: int = 0,
         batch_size: int = 64,
         in_flight: int = 256,
-        on_step: Callable[[Tally], None] | None = None,
     ) -> None:
         for name, value in (("budget", budget), ("batch_size", batch_size), ("in_flight", in_flight)):
             if value < 1:
@@ -95,31 +89,32 @@ class Engine:
         self.tally = Tally()
         self._attack, self._oracle, self._threat = attack, oracle, threat
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
-        self._on_step = on_step
         self._stopping = False
 
     def stop(self) -> None:
         """End after the batch in work; images still in flight are then yielded as interrupted."""
         self._stopping = True
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+    def run(self, tasks: Iterable[Task], on_step: Callable[[Tally], None] | None = None) -> Iterator[Outcome]:
+        """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
         waiting = iter(tasks)
-        free = list(range(self._in_flight))[::-1]
-        ready: deque[_Flight] = deque()  # flights with points to show; only the first may have shown some already
-        canvas: Canvas | None = None
+        first = list(islice(waiting, self._in_flight))
+        if not first:
+            return
+        canvas = Canvas(self._scene(first[0]).shape, len(first), self._threat, self._oracle)
+        free = list(range(len(first)))
+        waiting = chain(first, waiting)
+        del first
+        ready: deque[_Flight] = deque()  # flights with points to show
         while not self._stopping:
             while free and (task := next(waiting, None)) is not None:
-                scene = Scene(task.index, task.image, self._threat, self._budget)
-                canvas = canvas or Canvas(scene.shape, self._in_flight, self._threat, self._oracle)
-                canvas.place(free[-1], task.image)
-                rng = np.random.default_rng([self._seed, task.index])
-                flight = _Flight(task, free.pop(), self._attack.search(scene, rng))
+                flight = self._start(task, free.pop(), canvas)
                 if ended := flight.proceed(None, self._budget):
                     free.append(flight.place)
                     yield self._land(flight.outcome(ended))
                 else:
                     ready.append(flight)
-            if not ready or canvas is None:
+            if not ready:
                 return
             parts = self._take(ready)
             for flight, outcome in self._show(canvas, parts):
@@ -128,10 +123,18 @@ class Engine:
                 else:
                     free.append(flight.place)
                     yield self._land(outcome)
-            if self._on_step is not None:
-                self._on_step(self.tally)
+            if on_step is not None:
+                on_step(self.tally)
         for flight in ready:
             yield flight.outcome("interrupted")
+
+    def _start(self, task: Task, place: int, canvas: Canvas) -> _Flight:
+        canvas.place(place, task.image)
+        rng = np.random.default_rng([self._seed, task.index])
+        return _Flight(task, place, self._attack.search(self._scene(task), rng))
+
+    def _scene(self, task: Task) -> Scene:
+        return Scene(task.index, task.image, self._threat, self._budget)
 
     def _take(self, ready: deque[_Flight]) -> list[_Part]:
         """The points for the next batch, first come, first served."""
@@ -158,11 +161,11 @@ class Engine:
                 if first is None and losses[hit] >= flight.ask.eligible_from:
                     first = hit
             if first is not None:
-                flight.count(first - row + 1)
+                self._count(flight, first - row + 1)
                 point = flight.ask.points.point(start + first - row)
                 yield flight, flight.outcome("success", int(predicted[first]), point)
             else:
-                flight.count(end - row)
+                self._count(flight, end - row)
                 yield flight, self._answer(flight, losses[row:end])
             row = end
 
@@ -195,6 +198,13 @@ class Engine:
         self.tally.padding += shown - rows
         self.tally.calls += 1
         return losses, wins, predicted
+
+    def _count(self, flight: _Flight, queries: int) -> None:
+        if flight.ask.charged:
+            flight.queries += queries
+            self.tally.queries += queries
+        else:
+            flight.uncharged += queries
 
     def _land(self, outcome: Outcome) -> Outcome:
         self.tally.ended += 1

@@ -3,7 +3,7 @@
 ParsimonError
   InputError      the caller's images, labels or settings (also a ValueError)
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
-  MissingExtra    an optional package that is not installed (also an ImportError)
+  MissingExtraError  an optional package that is not installed (also an ImportError)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ModelError(ParsimonError, RuntimeError):
     """A model that cannot be opened, or that answered what no classifier answers."""
 
 
-class MissingExtra(ParsimonError, ImportError):
+class MissingExtraError(ParsimonError, ImportError):
     """A feature whose package is not installed."""
 
 
@@ -33,5 +33,5 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.split(".")[0]
-        raise MissingExtra(f"this needs {package}, which is not installed: pip install 'parsimon[{extra}]'") from error
+        what = f"this needs {module}, which is not installed: pip install 'parsimon[{extra}]'"
+        raise MissingExtraError(what) from error

@@ -28,8 +28,10 @@ Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
 
 
 class Corners(NamedTuple):
-    """Corners of the ball: +eps on the blocks of a set, -eps elsewhere. For each flip, the base with one block flipped;
-    without flips, the base alone."""
+    """Corners of the ball: +eps on the blocks of a set, -eps elsewhere.
+
+    For each flip, the base with that one block flipped; without flips, the base alone.
+    """
 
     grid: Grid
     base: Mask
@@ -56,7 +58,7 @@ class Images(NamedTuple):
         return len(self.pixels)
 
     def point(self, number: int) -> Image:
-        return self.pixels[number].copy()
+        return np.array(self.pixels[number])
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class Oracle(Protocol):
 Model = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
-class Task(NamedTuple):
+@dataclass(frozen=True)
+class Task:
     """An image to attack, and the class to leave (untargeted) or to reach (targeted)."""
 
     index: int

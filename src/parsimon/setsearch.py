@@ -79,7 +79,7 @@ def greedy(found: Found, elements: Elements, *, inserting: bool, at_most: int | 
     members, value = found
     candidates = _candidates(members, elements, inserting)
     for _ in range(len(candidates) if at_most is None else min(at_most, len(candidates))):
-        values = yield Family(members, candidates)
+        values = yield Family(members, tuple(candidates))  # a copy: whoever keeps the family keeps these flips
         best = int(np.argmax(values))
         if not values[best] > value:
             break

@@ -29,8 +29,8 @@ class Parsimonious:
     """The paper's attack; its one hyperparameter is the size of the first blocks.
 
     behaviour          `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces
-                       each phase's first flip, asks again for what it knows, tests only adopted flips for success, never
-                       looks at the complement, never converges, and orders blocks by `RandomState(image number)`
+                       each phase's first flip, asks again for what it knows, tests only adopted flips for success,
+                       never looks at the complement, never converges, orders blocks by `RandomState(image number)`
     block              side of the first blocks, in pixels of the noise image; None: about an eighth of its side
     noise              rows and columns of the noise image that is stretched to the image; None: the image's own, or
                        the next smaller power of two where the blocks do not fit
@@ -81,7 +81,7 @@ class Parsimonious:
             grid = grid.halved()
 
     def _level(self, grid: Grid, found: Found, rng: np.random.Generator) -> SetSearch:
-        """Local search on one grid; on the last one until F converges, that is until a whole search has not raised it."""
+        """Local search on one grid; on the last until F converges: until a whole search has not raised it."""
         phases: dict[Greedy, Phase] = {
             "lazy": setsearch.lazy_greedy,
             "naive": setsearch.greedy,

@@ -1,0 +1,225 @@
+"""Before a run: are the images, the labels and the model what an evaluation needs?
+
+`prepare` is what every run passes through: it reads each image once, classifies it, and raises the first thing that
+is wrong. `inspect` is `parsimon check`: it tells all that can be told of a model, good and bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.engine import scores_of
+from parsimon.errors import InputError, ModelError, ParsimonError
+from parsimon.protocol import Image, Oracle
+from parsimon.threat import Scores, Threat, to_eight_bit
+
+ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length whose items are images
+
+_NOISE = 1e-3  # scores that differ by less from call to call are a device's rounding; by more, the model is random
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The model's view of the clean images."""
+
+    predicted: NDArray[np.intp]
+    correct: NDArray[np.bool_]
+    classes: int
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.correct.mean())
+
+
+def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int) -> Prepared:
+    """Check every image and label and classify the images; raise the first thing that is wrong."""
+    predicted = np.empty(len(images), np.intp)
+    first: Image | None = None
+    for start in range(0, len(images), batch_size):
+        batch = []
+        for index in range(start, min(start + batch_size, len(images))):
+            image = check_image(images[index], index, threat)
+            first = image if first is None else first
+            if image.shape != first.shape:
+                raise InputError(
+                    f"all images must have one shape; image 0 has {first.shape}, image {index} has {image.shape}"
+                )
+            batch.append(image)
+        pixels = np.stack(batch)
+        if start == 0:
+            check_shape(oracle, pixels.shape[1:])
+        scores = classify(oracle, pixels, batch_size)
+        if start == 0:
+            check_scores_kind(scores, threat.scores)
+            check_determinism(oracle, pixels, scores, batch_size)
+        check_classes(labels[start : start + len(batch)], scores.shape[1], "labels", start)
+        predicted[start : start + len(batch)] = scores.argmax(axis=1)
+    correct = predicted == labels
+    if not correct.any():
+        raise InputError(
+            f"the model classifies none of the {len(images)} images correctly, so there is nothing to attack. "
+            "Check that labels belong to images, that classes are numbered as the model numbers them, and "
+            "that the model expects images in [0, 1] (one that wants them normalised must do so itself)."
+        )
+    return Prepared(predicted, correct, scores.shape[1])
+
+
+def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
+    """The scores of at most a batch of images, shown in the shape that the oracle needs."""
+    count = len(pixels)
+    if oracle.fixed_batch and count < batch_size:
+        pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
+    scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device))[:count]
+    if not np.isfinite(scores).all():
+        raise ModelError(
+            "the model returned NaN or infinite scores for a clean image; a classifier must return numbers"
+        )
+    return scores
+
+
+def check_image(image: Any, index: int, threat: Threat) -> Image:
+    """One image: its type, its shape, its range."""
+    image = np.asarray(image)
+    if image.dtype != np.float32:
+        what_to_do = "images.astype(np.float32)" + (" / 255" if np.issubdtype(image.dtype, np.integer) else "")
+        raise InputError(f"images must be float32 in [0, 1]; got {image.dtype} at image {index}: use {what_to_do}")
+    if image.ndim != 3:
+        raise InputError(
+            f"images must have shape (number, channels, rows, columns); one image has {image.ndim} dimensions, not 3: "
+            f"{image.shape}"
+        )
+    if image.shape[2] in (1, 3) and image.shape[0] not in (1, 3):
+        raise InputError(
+            f"channels must come before rows and columns; image {index} has shape {image.shape}, which looks like "
+            "channels last: use images.transpose(0, 3, 1, 2)"
+        )
+    if not np.isfinite(image).all():
+        raise InputError(f"pixels must be numbers in [0, 1]; image {index} has NaN or infinite ones")
+    low, high = float(image.min()), float(image.max())
+    if low < 0 or high > 1:
+        hint = "divide by 255" if low >= 0 and 1 < high <= 255 else "undo the normalisation, and let the model do it"
+        raise InputError(f"pixels must lie in [0, 1]; image {index} spans {low:g} to {high:g}: {hint}")
+    if threat.eight_bit and np.abs(image - to_eight_bit(image)).max() > 1e-5:
+        raise InputError(f"8-bit mode needs pixels k / 255; image {index} has others: round it, or leave 8-bit mode")
+    return image  # type: ignore[no-any-return]
+
+
+def check_labels(labels: Any, count: int, what: str = "labels") -> NDArray[np.intp]:
+    """One class number for each image."""
+    labels = np.asarray(labels)
+    if count == 0:
+        raise InputError("there are no images to attack")
+    if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
+        raise InputError(
+            f"{what} must be one whole number for each of the {count} images; "
+            f"got {labels.dtype} of shape {labels.shape}"
+        )
+    return np.asarray(labels, np.intp)
+
+
+def check_classes(classes: NDArray[np.intp], known: int, what: str, first_index: int = 0) -> None:
+    """Labels or targets against the number of classes that the model knows."""
+    wrong = np.flatnonzero((classes < 0) | (classes >= known))
+    if len(wrong):
+        raise InputError(
+            f"{what} must be 0..{known - 1} for this model; got {classes[wrong[0]]} at image {first_index + wrong[0]}"
+        )
+
+
+def check_targets(targets: Any, labels: NDArray[np.intp], known: int) -> NDArray[np.intp]:
+    """The classes to reach: one for each image, and never its own."""
+    classes = check_labels(targets, len(labels), "targets")
+    check_classes(classes, known, "targets")
+    same = np.flatnonzero(classes == labels)
+    if len(same):
+        raise InputError(f"a target must differ from the true class; both are {labels[same[0]]} at image {same[0]}")
+    return classes
+
+
+def check_shape(oracle: Oracle, shape: tuple[int, ...]) -> None:
+    """The images' shape against the one that the model declares, where it declares one."""
+    declared = getattr(oracle, "image_shape", None)
+    if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
+        wanted = ", ".join("any" if side is None else str(side) for side in declared)
+        raise InputError(f"this model takes images of shape ({wanted}); got {shape}: channels first, resized to fit")
+
+
+def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
+    """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
+    are_probabilities = bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < 1e-3)
+    if are_probabilities and declared == "logits":
+        raise InputError("the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'")
+    if not are_probabilities and declared == "probabilities":
+        raise InputError("the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'")
+
+
+def check_determinism(oracle: Oracle, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
+    """A model that answers the same question differently has no robustness that could be measured so."""
+    difference = _difference(classify(oracle, pixels, batch_size), scores)
+    if difference > _NOISE:
+        raise ModelError(
+            f"the model gives the same images different scores from call to call (by up to {difference:.3g}), so a "
+            "search cannot trust its answers. Switch off dropout and random preprocessing (model.eval())."
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `parsimon check` has to say."""
+
+    name: str
+    verdict: Literal["ok", "note", "error"]
+    sentence: str
+
+
+def inspect(
+    oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
+) -> Iterator[Finding]:
+    """All that can be told of a model before it is attacked; an error ends the list."""
+    try:
+        prepared = prepare(oracle, images, labels, threat, batch_size)
+    except ParsimonError as error:
+        yield Finding("images, labels, model", "error", str(error))
+        return
+    count = min(len(images), batch_size)
+    pixels = np.stack([images[index] for index in range(count)])
+    scores = classify(oracle, pixels, batch_size)
+    yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
+    yield Finding("scores", "ok", f"{scores.shape[1]} classes, {threat.scores}, all finite")
+    again = _difference(classify(oracle, pixels, batch_size), scores)
+    yield Finding(
+        "determinism",
+        "note" if again else "ok",
+        f"scores move by up to {again:.2g} from call to call: results may differ a little between runs"
+        if again
+        else "the same images get the same scores, bit for bit",
+    )
+    place = _difference(classify(oracle, pixels[::-1], batch_size)[::-1], scores)
+    yield Finding(
+        "place in the batch",
+        "note" if place else "ok",
+        f"scores move by up to {place:.2g} with the place in the batch: results may depend on what runs beside"
+        if place
+        else "a row's scores do not depend on its place",
+    )
+    alone = _difference(scores_of(oracle, oracle.namespace.asarray(pixels[:1], device=oracle.device)), scores[:1])
+    if not alone:
+        sentence = "a row's scores do not depend on the size of the batch"
+    elif oracle.fixed_batch:
+        sentence = (
+            f"scores move by up to {alone:.2g} with the size of the batch, so every batch is filled to {batch_size}"
+        )
+    else:
+        sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
+    yield Finding("size of the batch", "note" if alone and not oracle.fixed_batch else "ok", sentence)
+    correct = int(prepared.correct.sum())
+    yield Finding("clean accuracy", "ok", f"{prepared.accuracy:.1%}: {correct} of {len(images)} images can be attacked")
+
+
+def _difference(left: NDArray[Any], right: NDArray[Any]) -> float:
+    return float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max())

@@ -1,0 +1,61 @@
+"""The picture: original, perturbation and adversarial image, one column for each of a few images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from PIL import ImageDraw, ImageFont
+
+from parsimon.protocol import Image
+
+_SIDE, _GAP, _LEFT, _CAPTION = 132, 10, 104, 44  # in picture pixels
+_INK, _MUTED, _PAPER = (32, 33, 36), (110, 114, 120), (255, 255, 255)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One successful attack, and the lines to write under it."""
+
+    original: Image
+    adversarial: Image
+    caption: Sequence[str]
+
+
+def save_examples(examples: Sequence[Example], eps: float, path: Path) -> None:
+    """Draw the examples side by side, the perturbation stretched so that -eps is black and +eps white."""
+    rows = ["original", "perturbation", "adversarial"]
+    width = _LEFT + len(examples) * (_SIDE + _GAP) + _GAP
+    height = _GAP + 3 * (_SIDE + _GAP) + _CAPTION
+    sheet = Pillow.new("RGB", (width, height), _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(size=14)
+    for row, name in enumerate(rows):
+        middle = _GAP + row * (_SIDE + _GAP) + _SIDE // 2
+        pen.text((_GAP, middle), name, fill=_MUTED, font=font, anchor="lm")
+    for column, example in enumerate(examples):
+        left = _LEFT + column * (_SIDE + _GAP)
+        perturbation = 0.5 + (example.adversarial - example.original) / (2 * eps)
+        for row, image in enumerate((example.original, perturbation, example.adversarial)):
+            sheet.paste(_tile(image), (left, _GAP + row * (_SIDE + _GAP)))
+        for line, text in enumerate(example.caption):
+            top = _GAP + 3 * (_SIDE + _GAP) + line * 18
+            pen.text((left + _SIDE // 2, top), text, fill=_INK if line == 0 else _MUTED, font=font, anchor="mt")
+    sheet.save(path)
+
+
+def _tile(image: NDArray[np.floating]) -> Pillow.Image:
+    """An image of any shape, grey or colour, fitted into a square tile without smoothing its pixels away."""
+    levels = np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
+    colours = levels[:3] if len(levels) >= 3 else np.repeat(levels[:1], 3, axis=0)
+    picture = Pillow.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
+    scale = _SIDE / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    method = Pillow.Resampling.NEAREST if scale >= 1 else Pillow.Resampling.LANCZOS
+    tile = Pillow.new("RGB", (_SIDE, _SIDE), _PAPER)
+    tile.paste(picture.resize(size, method), ((_SIDE - size[0]) // 2, (_SIDE - size[1]) // 2))
+    return tile

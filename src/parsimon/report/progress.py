@@ -1,0 +1,45 @@
+"""A live line for a run: images done, success so far, queries, queries a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from parsimon.engine import Tally
+
+_REFRESH_SECONDS = 0.2
+
+
+@contextmanager
+def live(images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]:
+    """A function for the engine to call after each batch; None where nothing is shown."""
+    if not show:
+        yield None
+        return
+    bar = Progress(
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} images"),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        auto_refresh=False,
+    )
+    with bar:
+        task = bar.add_task("", total=images, status="")
+        began = shown = time.monotonic()
+
+        def update(tally: Tally) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < _REFRESH_SECONDS and tally.ended < images:
+                return
+            shown = now
+            speed = tally.queries / max(now - began, 1e-9)
+            status = f"{tally.successes:,} fooled, {tally.queries:,} queries, {speed:,.0f} queries/s"
+            bar.update(task, completed=tally.ended, status=status, refresh=True)
+
+        yield update
