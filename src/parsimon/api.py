@@ -120,7 +120,8 @@ def attack(
     eps            the radius of the L-infinity ball, for images in [0, 1]
     attack         the attack with its settings; the paper's by default
     budget         queries allowed for each image
-    targets        classes to reach, for a targeted attack; without them, any class but the true one will do
+    targets        classes to reach, for a targeted attack; "next": the class after the true one, as the paper's authors
+                   do for CIFAR-10. Without targets, any class but the true one will do
     loss, scores, eight_bit        see `Threat`
     at_most        attack only the first so many correctly classified images
     seed           of the attack's random choices; an image's result depends on it and on the image's place in `images`
@@ -142,7 +143,12 @@ def attack(
     source = as_images(images)
     truth = checks.check_labels(as_numpy(labels), len(source))
     prepared = checks.prepare(oracle, source, truth, threat, batch_size)
-    goals = truth if targets is None else checks.check_targets(as_numpy(targets), truth, prepared.classes)
+    if targets is None:
+        goals = truth
+    elif isinstance(targets, str) and targets == "next":
+        goals = (truth + 1) % prepared.classes
+    else:
+        goals = checks.check_targets(as_numpy(targets), truth, prepared.classes)
     chosen = np.flatnonzero(prepared.correct)[:at_most]
     tasks = (Task(int(index), np.asarray(source[index]), int(goals[index])) for index in chosen)
     show = sys.stderr.isatty() if progress is None else progress

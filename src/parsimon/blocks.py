@@ -36,9 +36,13 @@ class Grid:
     def count(self) -> int:
         return math.prod(self.cells)
 
+    @lru_cache(maxsize=32)  # noqa: B019  (grids are few, and searches that share one compare it by `is`)
     def halved(self) -> Grid:
         """The grid of the next level: every block split in four (Algorithm 4)."""
         return replace(self, block=self.block // 2)
+
+    def __hash__(self) -> int:  # in the engine's inner loop, and quicker than the generated one
+        return self.block
 
     def split(self, members: Mask) -> Mask:
         """The same set of pixels, as a set of blocks of `halved()`."""
@@ -89,6 +93,7 @@ def _tables(grid: Grid) -> _Tables:
     return _Tables(block_of_pixel, pixels, np.cumsum(lengths) - lengths, lengths)
 
 
+@lru_cache(maxsize=32)
 def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tuple[int, int] | None = None) -> Grid:
     """The coarsest grid for an image of this shape.
 

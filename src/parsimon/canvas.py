@@ -79,7 +79,7 @@ class Canvas:
         drawn = self._base[place]
         if drawn is not None and drawn[1] is points.base:
             return
-        if drawn is not None and drawn[0] == points.grid:
+        if drawn is not None and (drawn[0] is points.grid or drawn[0] == points.grid):
             changed = np.flatnonzero(drawn[1] != points.base).tolist()
             moves.add(points.grid, None, place, changed, drawn[1])
         else:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.canvas import Canvas
-from parsimon.errors import InputError, ModelError
+from parsimon.errors import InputError, ModelError, ParsimonError, first_line
 from parsimon.protocol import Ask, Attack, Ended, Oracle, Outcome, Point, Reply, Scene, Search, Task
 from parsimon.threat import Threat
 
@@ -213,8 +213,14 @@ class Engine:
 
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
-    """The oracle's scores, if they have the shape of scores."""
-    scores = np.asarray(oracle(batch))
+    """The oracle's scores, if it answers and they have the shape of scores."""
+    try:
+        scores = np.asarray(oracle(batch))
+    except ParsimonError:
+        raise
+    except Exception as error:
+        reason = first_line(error)
+        raise ModelError(f"the model failed on images of shape {tuple(batch.shape)}: {reason}") from error
     if scores.ndim != 2 or len(scores) != len(batch) or scores.shape[1] < 2:
         raise ModelError(
             f"the model must return scores of shape (images, classes), here ({len(batch)}, at least 2); "

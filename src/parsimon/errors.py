@@ -35,3 +35,9 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         what = f"this needs {module}, which is not installed: pip install 'parsimon[{extra}]'"
         raise MissingExtraError(what) from error
+
+
+def first_line(error: Exception) -> str:
+    """Another library's error in one line, to be quoted in a sentence."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

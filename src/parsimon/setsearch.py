@@ -194,6 +194,7 @@ def remembering(search: SetSearch, start: Found) -> SetSearch:
     20,000 sets share a word of 64 bits with probability 1e-11.
     """
     words = _zobrist_words(len(start.members))
+    word_list: list[int] = words.tolist()  # for single flips, which are most: an int is quicker than a numpy scalar
 
     def word_of(members: Mask) -> int:
         return int(np.bitwise_xor.reduce(words[members], initial=0))
@@ -209,21 +210,16 @@ def remembering(search: SetSearch, start: Found) -> SetSearch:
             return found
         if family.base is not base:
             base, base_word = family.base, word_of(family.base)
-        if len(family.flips) == 1:  # the usual case, kept quick
-            keys = [base_word ^ int(words[family.flips[0]])]
-        elif family.flips:
-            keys = (np.uint64(base_word) ^ words[np.asarray(family.flips)]).tolist()
-        else:
-            keys = [base_word]
+        keys = [base_word ^ word_list[flip] for flip in family.flips] or [base_word]
         unknown = [position for position, key in enumerate(keys) if key not in known]
-        if len(unknown) == len(keys):
-            reply = yield family
-            known.update(zip(keys, reply.tolist(), strict=True))
-            continue
         if unknown:
-            answers = yield family._replace(flips=[family.flips[position] for position in unknown])
-            known.update(zip((keys[position] for position in unknown), answers.tolist(), strict=True))
-        reply = np.array([known[key] for key in keys])
+            wanted = family
+            if len(unknown) < len(keys):
+                wanted = family._replace(flips=[family.flips[position] for position in unknown])
+            reply = yield wanted
+            known.update(zip([keys[position] for position in unknown], reply.tolist(), strict=True))
+        if len(unknown) < len(keys):
+            reply = np.array([known[key] for key in keys])
 
 
 def maximise(search: SetSearch, function: Callable[[frozenset[int]], float]) -> Found:

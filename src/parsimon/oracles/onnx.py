@@ -9,7 +9,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import ModelError, require
+from parsimon.errors import ModelError, first_line, require
 
 
 class OnnxOracle:
@@ -49,12 +49,7 @@ class OnnxOracle:
         return np.concatenate(parts)[: len(images)]
 
     def _run(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        try:
-            return np.asarray(self._session.run([self._output], {self._input: images})[0])
-        except Exception as error:  # the runtime's errors have no common base but Exception
-            raise ModelError(
-                f"ONNX Runtime could not run the model on images {images.shape}: {_line(error)}"
-            ) from error
+        return np.asarray(self._session.run([self._output], {self._input: images})[0])
 
     def _open(self, path: Path) -> Any:
         if not path.is_file():
@@ -66,9 +61,5 @@ class OnnxOracle:
             )
         try:
             return self._runtime.InferenceSession(str(path), providers=self._runtime.get_available_providers())
-        except Exception as error:
-            raise ModelError(f"{path} cannot be opened as an ONNX model: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        except Exception as error:  # the runtime's errors have no common base of their own
+            raise ModelError(f"{path} cannot be opened as an ONNX model: {first_line(error)}") from error

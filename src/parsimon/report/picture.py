@@ -13,7 +13,7 @@ from PIL import ImageDraw, ImageFont
 
 from parsimon.protocol import Image
 
-_SIDE, _GAP, _LEFT, _CAPTION = 132, 10, 104, 44  # in picture pixels
+_SIDE, _GAP, _LEFT, _CAPTION = 132, 10, 104, 62  # in picture pixels
 _INK, _MUTED, _PAPER = (32, 33, 36), (110, 114, 120), (255, 255, 255)
 
 

@@ -1,0 +1,63 @@
+# Every target sets itself up: it makes a virtual environment and installs what it needs, once.
+# Two commands to know: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+PARALLEL ?= 2
+
+# One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-slow lint format bench docs clean
+
+demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
+	$(BIN)/parsimon run
+
+test: $(VENV)/.test  ## the tests
+	$(BIN)/python -m pytest -n $(PARALLEL)
+
+test-slow: $(VENV)/.test  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.test $(VENV)/.lint  ## style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/loop.py
+
+docs: $(VENV)/.docs  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	touch $@
+
+$(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[onnx]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[onnx,torch]" --group test
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --group lint
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable . --group docs
+	touch $@

@@ -1,0 +1,35 @@
+"""A model by what a person types: a bundled network, a file, or a function that builds one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from parsimon import zoo
+from parsimon.errors import InputError, ModelError, first_line
+
+
+def open_model(name: str) -> Any:
+    """The model that is named: `robust`, `model.onnx`, or `package.module:function`, called without arguments."""
+    if name in zoo.NAMES:
+        return zoo.path(name)
+    if ":" in name and not Path(name).exists():
+        return _build(*name.rsplit(":", 1))
+    if Path(name).exists() or Path(name).suffix:
+        return Path(name)
+    raise InputError(
+        f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), the path of an ONNX file, or "
+        "package.module:function for a function that returns the model"
+    )
+
+
+def _build(module: str, function: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:  # a script beside the user, as for `python -m`
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), function)()
+    except Exception as error:  # the user's code may raise anything
+        raise ModelError(f"{module}:{function} did not return a model: {first_line(error)}") from error
