@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.setsearch import Mask
+from parsimon.errors import InputError
+from parsimon.setsearch import Mask, zobrist_words
 
 PixelIndex = NDArray[np.intp]
 
@@ -63,6 +64,11 @@ class Grid:
         return tables.pixels[np.repeat(skips, lengths) + np.arange(lengths.sum())], lengths
 
     @property
+    def words(self) -> list[int]:
+        """A word for each block, by which `setsearch.remembering` knows a set of blocks on whatever level it is met."""
+        return _words(self)
+
+    @property
     def _tables(self) -> _Tables:
         return _tables(self)
 
@@ -94,6 +100,16 @@ def _tables(grid: Grid) -> _Tables:
 
 
 @lru_cache(maxsize=32)
+def _words(grid: Grid) -> list[int]:
+    """The exclusive or of the words of the noise pixels that a block covers."""
+    rows, columns, channels = grid.cells
+    fine = zobrist_words(math.prod(grid.noise) * channels)
+    blocks = fine.reshape(rows, grid.block, columns, grid.block, channels)
+    words: list[int] = np.bitwise_xor.reduce(np.bitwise_xor.reduce(blocks, axis=3), axis=1).reshape(-1).tolist()
+    return words
+
+
+@lru_cache(maxsize=32)
 def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tuple[int, int] | None = None) -> Grid:
     """The coarsest grid for an image of this shape.
 
@@ -105,6 +121,11 @@ def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tup
         block = 2 ** max(0, round(math.log2(min(noise or (height, width)) / 8)))
     if noise is None:
         noise = _noise_side(height, block), _noise_side(width, block)
+    if noise[0] % block or noise[1] % block or noise[0] > height or noise[1] > width:
+        raise InputError(
+            f"a noise of {noise[0]} x {noise[1]} cannot be cut in blocks of {block} and stretched to an image of "
+            f"{height} x {width}: its sides must be multiples of the block and at most the image's"
+        )
     return Grid(shape, noise, block)
 
 

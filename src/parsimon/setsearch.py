@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
 
@@ -187,20 +186,18 @@ def mini_batches(order: Elements, size: int) -> list[Elements]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def remembering(search: SetSearch, start: Found) -> SetSearch:
-    """Run a search over one ground set, and answer from memory what it has asked before, or what `start` tells.
+def zobrist_words(count: int) -> NDArray[np.uint64]:
+    """A random word for each element of a ground set; a set is known by the exclusive or of its members' words."""
+    return np.random.default_rng(count).integers(0, 2**64, count, dtype=np.uint64)
 
-    A set is known by the exclusive or of random words of its members (Zobrist), so a flip is one operation. Two among
-    20,000 sets share a word of 64 bits with probability 1e-11.
+
+def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]) -> SetSearch:
+    """Run a search, and answer from memory what is `known` already, by the words of its sets; add what becomes known.
+
+    Two among 20,000 sets share a word of 64 bits with probability 1e-11.
     """
-    words = _zobrist_words(len(start.members))
-    word_list: list[int] = words.tolist()  # for single flips, which are most: an int is quicker than a numpy scalar
-
-    def word_of(members: Mask) -> int:
-        return int(np.bitwise_xor.reduce(words[members], initial=0))
-
-    base, base_word = start.members, word_of(start.members)
-    known = {base_word: start.value}
+    base: Mask | None = None
+    base_word = 0
     reply: Values | None = None
     while True:
         try:
@@ -209,8 +206,11 @@ def remembering(search: SetSearch, start: Found) -> SetSearch:
             found: Found = stop.value
             return found
         if family.base is not base:
-            base, base_word = family.base, word_of(family.base)
-        keys = [base_word ^ word_list[flip] for flip in family.flips] or [base_word]
+            changed = family.base if base is None else family.base != base
+            for element in np.flatnonzero(changed).tolist():
+                base_word ^= words[element]
+            base = family.base
+        keys = [base_word ^ words[flip] for flip in family.flips] or [base_word]
         unknown = [position for position, key in enumerate(keys) if key not in known]
         if unknown:
             wanted = family
@@ -237,8 +237,3 @@ def maximise(search: SetSearch, function: Callable[[frozenset[int]], float]) -> 
 def _candidates(members: Mask, elements: Elements, inserting: bool) -> list[int]:
     candidates: list[int] = elements[members[elements] != inserting].tolist()
     return candidates
-
-
-@lru_cache(maxsize=64)
-def _zobrist_words(count: int) -> NDArray[np.uint64]:
-    return np.random.default_rng(count).integers(0, 2**64, count, dtype=np.uint64)

@@ -71,22 +71,24 @@ class Parsimonious:
 
     def _paper(self, grid: Grid, rng: np.random.Generator) -> Search:
         """Algorithm 5."""
-        found = yield from _asking(grid, setsearch.evaluate(_nothing(grid)))
+        known: dict[int, float] = {}  # over all levels: a corner found again on a finer grid is still the same corner
+        members = _nothing(grid)
         while True:
-            level = setsearch.remembering(self._level(grid, found, rng), found)
-            found = yield from _asking(grid, level)
+            level = setsearch.remembering(self._level(grid, members, rng), known, grid.words)
+            members, _ = yield from _asking(grid, level)
             if grid.block == 1:
                 return
-            found = found._replace(members=grid.split(found.members))
+            members = grid.split(members)
             grid = grid.halved()
 
-    def _level(self, grid: Grid, found: Found, rng: np.random.Generator) -> SetSearch:
+    def _level(self, grid: Grid, members: Mask, rng: np.random.Generator) -> SetSearch:
         """Local search on one grid; on the last until F converges: until a whole search has not raised it."""
         phases: dict[Greedy, Phase] = {
             "lazy": setsearch.lazy_greedy,
             "naive": setsearch.greedy,
             "stochastic": partial(setsearch.stochastic_greedy, rng=rng),
         }
+        found = yield from setsearch.evaluate(members)
         while True:
             before = found.value
             batches = setsearch.mini_batches(rng.permutation(grid.count), self.mini_batch)

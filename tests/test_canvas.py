@@ -1,0 +1,97 @@
+"""Drawing in batches, against drawing every point on its own in full."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import array_api_compat.numpy
+import array_api_compat.torch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from parsimon import Threat
+from parsimon.blocks import Grid
+from parsimon.canvas import Canvas, Part, render
+from parsimon.protocol import Corners, Images
+
+ORACLES: dict[str, Any] = {
+    "numpy": SimpleNamespace(namespace=array_api_compat.numpy, device="cpu", fixed_batch=False),
+    "torch": SimpleNamespace(namespace=array_api_compat.torch, device=torch.device("cpu"), fixed_batch=True),
+}
+SHAPES = [(3, 8, 8), (1, 9, 13), (3, 11, 8)]
+
+
+def images_of(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    return rng.integers(0, 256, (count, *shape)).astype(np.float32) / np.float32(255)
+
+
+def random_points(rng: np.random.Generator, grid: Grid, base: NDArray[np.bool_]) -> Corners:
+    """A base near the last one, or far from it, and perhaps some flips."""
+    base = base.copy()
+    changes = rng.integers(0, 3) if rng.random() < 0.8 else grid.count
+    base[rng.permutation(grid.count)[:changes]] ^= True
+    return Corners(grid, base, rng.permutation(grid.count)[: rng.integers(0, 6)].tolist())
+
+
+@pytest.mark.parametrize("library", ORACLES)
+@settings(max_examples=40)
+@given(st.sampled_from(SHAPES), st.integers(0, 9999), st.booleans())
+def test_batches_show_what_was_asked_bit_for_bit(
+    library: str, shape: tuple[int, int, int], seed: int, eight_bit: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    threat = Threat(5 / 255, eight_bit=eight_bit)
+    places = 4
+    images = images_of(rng, places, shape)
+    canvas = Canvas(shape, places, threat, ORACLES[library])
+    for place, image in enumerate(images):
+        canvas.place(place, image)
+    grids = [Grid(shape, (8, 8), 4)] * places
+    bases = [np.zeros(grid.count, np.bool_) for grid in grids]
+    for _ in range(6):
+        parts: list[Part] = []
+        expected = []
+        for place in rng.permutation(places)[: rng.integers(1, places + 1)].tolist():
+            if rng.random() < 0.15:  # another image lands in the place
+                images[place] = images_of(rng, 1, shape)[0]
+                canvas.place(place, images[place])
+            if rng.random() < 0.2 and grids[place].block > 1:  # the next level
+                bases[place] = grids[place].split(bases[place])
+                grids[place] = grids[place].halved()
+            points: Corners | Images = random_points(rng, grids[place], bases[place])
+            if isinstance(points, Corners):
+                bases[place] = points.base
+            if rng.random() < 0.2:
+                points = Images(images_of(rng, 3, shape))
+            start = int(rng.integers(0, points.size))
+            stop = int(rng.integers(start + 1, points.size + 1))
+            parts.append((place, points, start, stop))
+            expected += [render(images[place], threat, points.point(number)) for number in range(start, stop)]
+        rows = len(expected) + int(rng.integers(0, 3))
+        batch = np.asarray(canvas.draw(parts, rows))
+        assert batch.shape == (rows, *shape)
+        assert np.array_equal(batch[: len(expected)], np.stack(expected))
+        if eight_bit:
+            assert np.array_equal((batch * 255).round().astype(np.uint8).astype(np.float32) / np.float32(255), batch)
+
+
+def test_images_are_rounded_to_eight_bits_where_that_is_asked() -> None:
+    image = np.full((1, 2, 2), 0.3333, np.float32)
+    canvas = Canvas((1, 2, 2), 1, Threat(0.1, eight_bit=True), ORACLES["numpy"])
+    canvas.place(0, image)
+    drawn = canvas.draw([(0, Images(image[None]), 0, 1)], 1)
+    assert np.array_equal(drawn, np.full((1, 1, 2, 2), np.float32(85) / np.float32(255)))
+
+
+def test_a_corner_keeps_one_bit_for_each_block() -> None:
+    grid = Grid((3, 32, 32), (32, 32), 4)
+    members = np.random.default_rng(0).random(grid.count) < 0.5
+    corner = Corners(grid, members, [5]).point(0)
+    assert len(corner.bits) == grid.count // 8
+    members[5] ^= True
+    assert np.array_equal(corner.members, members)

@@ -1,0 +1,91 @@
+"""The ball and the losses, against torch and against definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812
+
+from parsimon import InputError, Threat
+from parsimon.threat import Loss
+
+
+def logits_and_goals(seed: int, rows: int = 40, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, 4, (rows, classes)).astype(np.float32), rng.integers(0, classes, rows)
+
+
+@given(st.integers(0, 999), st.booleans())
+def test_cross_entropy_is_torchs_and_is_negated_for_a_target(seed: int, targeted: bool) -> None:
+    logits, goals = logits_and_goals(seed)
+    loss, _, _ = Threat(0.1, targeted).judge(logits, goals)
+    expected = F.cross_entropy(torch.tensor(logits, dtype=torch.float64), torch.tensor(goals), reduction="none").numpy()
+    assert np.allclose(loss, -expected if targeted else expected, rtol=0, atol=1e-12)
+
+
+@given(st.integers(0, 999), st.booleans())
+def test_margin_is_positive_exactly_for_successes(seed: int, targeted: bool) -> None:
+    logits, goals = logits_and_goals(seed)
+    loss, success, predicted = Threat(0.1, targeted, "margin").judge(logits, goals)
+    for row, goal in enumerate(goals):
+        others = max(score for number, score in enumerate(logits[row].tolist()) if number != goal)
+        margin = others - float(logits[row, goal])
+        assert loss[row] == (-margin if targeted else margin)
+    assert np.array_equal(success, loss > 0)
+    assert np.array_equal(predicted, logits.argmax(axis=1))
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "margin"])
+@pytest.mark.parametrize("targeted", [False, True])
+def test_probabilities_give_the_losses_of_their_logits(loss: Loss, targeted: bool) -> None:
+    logits, goals = logits_and_goals(0)
+    probabilities = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1).numpy()
+    from_logits = Threat(0.1, targeted, loss).judge(logits, goals)
+    from_probabilities = Threat(0.1, targeted, loss, "probabilities").judge(probabilities, goals)
+    assert np.allclose(from_logits[0], from_probabilities[0], atol=1e-9)
+    assert np.array_equal(from_logits[1], from_probabilities[1])
+
+
+def test_a_probability_of_zero_is_a_finite_loss() -> None:
+    scores, goals = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1, 1])
+    loss, _, _ = Threat(0.1, scores="probabilities").judge(scores, goals)
+    assert np.isfinite(loss).all()
+    assert loss[0] > loss[1]
+
+
+@given(st.integers(0, 999), st.floats(1e-3, 1))
+def test_bounds_are_the_ball_within_the_unit_cube(seed: int, eps: float) -> None:
+    image = np.random.default_rng(seed).random((3, 5, 4)).astype(np.float32)
+    low, high = Threat(eps).bounds(image)
+    assert np.allclose(low, np.clip(image.astype(np.float64) - eps, 0, 1), atol=1e-6)
+    assert np.allclose(high, np.clip(image.astype(np.float64) + eps, 0, 1), atol=1e-6)
+    assert low.dtype == high.dtype == np.float32
+    assert low.min() >= 0
+    assert high.max() <= 1
+
+
+@given(st.integers(0, 999), st.integers(1, 255))
+def test_eight_bit_bounds_are_whole_levels_at_most_eps_away(seed: int, steps: int) -> None:
+    levels = np.random.default_rng(seed).integers(0, 256, (3, 5, 4))
+    threat = Threat(steps / 255, eight_bit=True)
+    assert threat.eight_bit_steps == steps
+    for bound, expected in zip(
+        threat.bounds(levels.astype(np.float32) / np.float32(255)),
+        (np.maximum(levels - steps, 0), np.minimum(levels + steps, 255)),
+        strict=True,
+    ):
+        assert np.array_equal(bound, expected.astype(np.float32) / np.float32(255))
+        assert np.array_equal((bound * 255).round().astype(np.uint8).astype(np.float32) / np.float32(255), bound)
+
+
+def test_a_radius_between_two_levels_is_rounded_down() -> None:
+    assert Threat(0.05, eight_bit=True).eight_bit_steps == 12
+
+
+@pytest.mark.parametrize("eps", [0, -0.1, 8, float("nan"), float("inf")])
+def test_a_radius_outside_the_unit_interval_is_refused(eps: float) -> None:
+    with pytest.raises(InputError, match=r"eps must lie above 0 and at most 1.*eps=8/255"):
+        Threat(eps)
