@@ -80,7 +80,7 @@ class Canvas:
         if drawn is not None and drawn[1] is points.base:
             return
         if drawn is not None and (drawn[0] is points.grid or drawn[0] == points.grid):
-            changed = np.flatnonzero(drawn[1] != points.base).tolist()
+            changed = (drawn[1] != points.base).nonzero()[0].tolist()
             moves.add(points.grid, None, place, changed, drawn[1])
         else:
             inside = self._asarray(points.grid.stretch(points.base).reshape(-1))

@@ -205,21 +205,24 @@ def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]
         except StopIteration as stop:
             found: Found = stop.value
             return found
+        flips = family.flips
         if family.base is not base:
             changed = family.base if base is None else family.base != base
-            for element in np.flatnonzero(changed).tolist():
+            for element in changed.nonzero()[0].tolist():
                 base_word ^= words[element]
             base = family.base
-        keys = [base_word ^ words[flip] for flip in family.flips] or [base_word]
+        if len(flips) == 1:  # most questions are single flips of something new: the quick way for them
+            key = base_word ^ words[flips[0]]
+            if key not in known:
+                reply = yield family
+                known[key] = reply.item()
+                continue
+        keys = [base_word ^ words[flip] for flip in flips] or [base_word]
         unknown = [position for position, key in enumerate(keys) if key not in known]
         if unknown:
-            wanted = family
-            if len(unknown) < len(keys):
-                wanted = family._replace(flips=[family.flips[position] for position in unknown])
-            reply = yield wanted
-            known.update(zip([keys[position] for position in unknown], reply.tolist(), strict=True))
-        if len(unknown) < len(keys):
-            reply = np.array([known[key] for key in keys])
+            answers = yield family._replace(flips=[flips[position] for position in unknown]) if flips else family
+            known.update(zip([keys[position] for position in unknown], answers.tolist(), strict=True))
+        reply = np.array([known[key] for key in keys])
 
 
 def maximise(search: SetSearch, function: Callable[[frozenset[int]], float]) -> Found:
