@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from parsimon.attacks import Parsimonious
 from parsimon.canvas import render
 from parsimon.checks import ImageSource, Prepared
 from parsimon.engine import Engine, Tally
-from parsimon.errors import InputError
+from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Image, Outcome, Task
 from parsimon.report import progress as progress_line
@@ -141,40 +141,48 @@ def attack(
     engine = Engine(attack, oracle, threat, budget=budget, seed=seed, batch_size=batch_size, in_flight=in_flight)
 
     source = as_images(images)
-    truth = checks.check_labels(as_numpy(labels), len(source))
+    truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
+    if at_most is not None and at_most < 1:
+        raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
     prepared = checks.prepare(oracle, source, truth, threat, batch_size)
     if targets is None:
         goals = truth
-    elif isinstance(targets, str) and targets == "next":
+    elif isinstance(targets, str):
+        if targets != "next":
+            raise InputError(f"targets must be one class for each image, or 'next'; got {targets!r}")
         goals = (truth + 1) % prepared.classes
     else:
-        goals = checks.check_targets(as_numpy(targets), truth, prepared.classes)
-    chosen = np.flatnonzero(prepared.correct)[:at_most]
-    tasks = (Task(int(index), np.asarray(source[index]), int(goals[index])) for index in chosen)
+        goals = checks.check_targets(as_numpy(targets, "targets"), truth, prepared.classes)
+    chosen = np.flatnonzero(prepared.correct)[:at_most].tolist()
+    tasks = (Task(index, np.asarray(source[index]), int(goals[index])) for index in chosen)
     show = sys.stderr.isatty() if progress is None else progress
     with _stopping_on_interrupt(engine), progress_line.live(len(chosen), show=show) as on_step:
-        outcomes = sorted(engine.run(tasks, on_step), key=lambda outcome: outcome.index)
-    return Result(attack, threat, budget, source, truth, prepared, tuple(outcomes), engine.tally)
+        outcomes = {outcome.index: outcome for outcome in engine.run(tasks, on_step)}
+    # After Ctrl-C some may not even have been begun.
+    every = tuple(outcomes.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+    return Result(attack, threat, budget, source, truth, prepared, every, engine.tally)
 
 
 def as_images(images: Any) -> ImageSource:
     """Arrays of any framework as numpy, and sequences that read lazily as they are."""
     if hasattr(images, "shape"):
-        pixels = as_numpy(images)
+        pixels = as_numpy(images, "images")
         if pixels.ndim != 4:
-            raise InputError(f"images must have shape (number, channels, rows, columns); got {pixels.shape}")
+            hint = ": use images[None] for a single image" if pixels.ndim == 3 else ""
+            raise InputError(f"images must have shape (number, channels, rows, columns); got {pixels.shape}{hint}")
         return pixels
-    if hasattr(images, "__len__") and hasattr(images, "__getitem__"):
+    if hasattr(images, "__len__") and hasattr(images, "__getitem__") and not isinstance(images, Mapping | str):
         source: ImageSource = images
         return source
     raise InputError(f"images must be an array or a sequence of arrays; got {type(images).__name__}")
 
 
-def as_numpy(array: Any) -> NDArray[Any]:
+def as_numpy(array: Any, what: str) -> NDArray[Any]:
     """A numpy or torch array as numpy, from whatever device."""
-    if hasattr(array, "detach"):
-        array = array.detach().cpu()
-    return np.asarray(array)
+    try:
+        return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+    except (TypeError, ValueError) as error:  # of rows that differ in length, or of a type that numpy lacks
+        raise InputError(f"{what} must be an array of numbers; numpy cannot read them: {first_line(error)}") from error
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class Prepared:
 
 def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int) -> Prepared:
     """Check every image and label and classify the images; raise the first thing that is wrong."""
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1; got {batch_size}")
     predicted = np.empty(len(images), np.intp)
     first: Image | None = None
     for start in range(0, len(images), batch_size):
@@ -84,14 +86,19 @@ def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> ND
 
 def check_image(image: Any, index: int, threat: Threat) -> Image:
     """One image: its type, its shape, its range."""
-    image = np.asarray(image)
+    try:
+        image = np.asarray(image)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"images must be arrays (channels, rows, columns); got {type(image).__name__} at image {index}. "
+            "Take the images alone, without labels beside them."
+        ) from error
     if image.dtype != np.float32:
         what_to_do = "images.astype(np.float32)" + (" / 255" if np.issubdtype(image.dtype, np.integer) else "")
         raise InputError(f"images must be float32 in [0, 1]; got {image.dtype} at image {index}: use {what_to_do}")
-    if image.ndim != 3:
+    if image.ndim != 3 or image.size == 0:
         raise InputError(
-            f"images must have shape (number, channels, rows, columns); one image has {image.ndim} dimensions, not 3: "
-            f"{image.shape}"
+            f"images must have shape (channels, rows, columns), none of them 0; got {image.shape} at image {index}"
         )
     if image.shape[2] in (1, 3) and image.shape[0] not in (1, 3):
         raise InputError(
@@ -117,9 +124,17 @@ def check_labels(labels: Any, count: int, what: str = "labels") -> NDArray[np.in
     if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
         raise InputError(
             f"{what} must be one whole number for each of the {count} images; "
-            f"got {labels.dtype} of shape {labels.shape}"
+            f"got {labels.dtype} of shape {labels.shape}{_hint(labels, count)}"
         )
     return np.asarray(labels, np.intp)
+
+
+def _hint(labels: NDArray[Any], count: int) -> str:
+    if labels.ndim == 2 and len(labels) == count:
+        return ": use argmax(axis=1) on one-hot rows"
+    if labels.shape == (count,) and labels.dtype.kind == "f":
+        return ": use astype(int)"
+    return ""
 
 
 def check_classes(classes: NDArray[np.intp], known: int, what: str, first_index: int = 0) -> None:
@@ -146,7 +161,7 @@ def check_shape(oracle: Oracle, shape: tuple[int, ...]) -> None:
     declared = getattr(oracle, "image_shape", None)
     if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
         wanted = ", ".join("any" if side is None else str(side) for side in declared)
-        raise InputError(f"this model takes images of shape ({wanted}); got {shape}: channels first, resized to fit")
+        raise InputError(f"this model takes images of shape ({wanted}); got {shape}: resize them, channels first")
 
 
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
@@ -182,10 +197,15 @@ def inspect(
 ) -> Iterator[Finding]:
     """All that can be told of a model before it is attacked; an error ends the list."""
     try:
-        prepared = prepare(oracle, images, labels, threat, batch_size)
+        yield from _findings(oracle, images, labels, threat, batch_size)
     except ParsimonError as error:
         yield Finding("images, labels, model", "error", str(error))
-        return
+
+
+def _findings(
+    oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
+) -> Iterator[Finding]:
+    prepared = prepare(oracle, images, labels, threat, batch_size)
     count = min(len(images), batch_size)
     pixels = np.stack([images[index] for index in range(count)])
     scores = classify(oracle, pixels, batch_size)
@@ -207,7 +227,7 @@ def inspect(
         if place
         else "a row's scores do not depend on its place",
     )
-    alone = _difference(scores_of(oracle, oracle.namespace.asarray(pixels[:1], device=oracle.device)), scores[:1])
+    alone = _difference(classify(oracle, pixels[:1], 1), scores[:1])
     if not alone:
         sentence = "a row's scores do not depend on the size of the batch"
     elif oracle.fixed_batch:

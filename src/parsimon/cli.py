@@ -27,21 +27,17 @@ from parsimon.report.picture import Example, save_examples
 from parsimon.threat import Loss, Scores, Threat
 
 _EXAMPLES = 6
-_RESULTS = "results.csv"
+_RESULTS, _PICTURE = "results.csv", "examples.png"
 _BAD_INPUT = 2  # as click has it
 _INTERRUPTED = 130  # as shells report Ctrl-C
 
 
-class _Radius(click.ParamType[float]):
+def _radius(text: str) -> float:
     """A number or a fraction."""
-
-    name = "radius"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return float(Fraction(str(value)))
-        except (ValueError, ZeroDivisionError):
-            self.fail(f"{value!r} is not a number or a fraction such as 8/255", param, ctx)
+    try:
+        return float(Fraction(text))
+    except (ValueError, ArithmeticError):
+        raise click.BadParameter(f"{text!r} is not a number or a fraction such as 8/255") from None
 
 
 def _choice(literal: Any) -> click.Choice[str]:
@@ -51,7 +47,9 @@ def _choice(literal: Any) -> click.Choice[str]:
 def _model_and_data(command: Any) -> Any:
     """The options that `run` and `check` share."""
     for option in (
-        click.option("--scores", type=_choice(Scores), default="logits", show_default=True, help="What it returns."),
+        click.option(
+            "--scores", type=_choice(Scores), default="logits", show_default=True, help="What the model returns."
+        ),
         click.option(
             "--data",
             type=click.Path(path_type=Path),
@@ -71,7 +69,7 @@ def _model_and_data(command: Any) -> Any:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(parsimon.__version__)
+@click.version_option(parsimon.__version__, prog_name="parsimon")
 def command() -> None:
     """How robust is an image classifier to someone who can only query it?
 
@@ -82,7 +80,14 @@ def command() -> None:
 @command.command()
 @_model_and_data
 @click.option("--images", default=100, show_default=True, help="Attack the first so many correctly classified ones.")
-@click.option("--eps", type=_Radius(), default="8/255", show_default=True, help="Radius of the L-infinity ball.")
+@click.option(
+    "--eps",
+    type=_radius,
+    metavar="RADIUS",
+    default="8/255",
+    show_default=True,
+    help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
+)
 @click.option("--budget", default=DEFAULT_BUDGET, show_default=True, help="Queries allowed for each image.")
 @click.option(
     "--behaviour",
@@ -147,13 +152,15 @@ def run(
         batch_size=batch_size,
         in_flight=in_flight,
     )
-    Console().print(result.table())
     folder.mkdir(parents=True, exist_ok=True)
     _write_results(result, folder / _RESULTS)
+    if result.summary.successes:
+        named = data is None and result.prepared.classes == len(cifar10.CLASSES)
+        _write_examples(result, folder / _PICTURE, cifar10.CLASSES if named else None)
+    Console().print(result.table())
     print(f"Every image: {folder / _RESULTS}")
     if result.summary.successes:
-        _write_examples(result, folder / "examples.png", cifar10.CLASSES if data is None else None)
-        print(f"Examples:    {folder / 'examples.png'}")
+        print(f"Examples:    {folder / _PICTURE}")
     if result.summary.unfinished:
         sys.exit(_INTERRUPTED)
 
@@ -184,10 +191,13 @@ def _read_data(data: Path | None) -> tuple[Any, Any]:
 def _results_folder(out: Path | None) -> Path:
     """Where to write; found before the run, so that a bad choice costs nothing, and never over earlier results."""
     folder = out or Path("parsimon-results") / time.strftime("%Y-%m-%d-%H%M%S")
-    if (folder / _RESULTS).exists():
+    if (folder / _RESULTS).exists() or (folder / _PICTURE).exists():
         raise InputError(f"{folder} already holds results; choose another folder with --out")
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; choose a folder with --out")
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file; choose a folder with --out")
+    if not os.access(there, os.W_OK):
+        raise InputError(f"{there} cannot be written to; choose another folder with --out")
     return folder
 
 

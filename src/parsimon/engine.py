@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,15 @@ class Engine:
         batch_size: int = 64,
         in_flight: int = 256,
     ) -> None:
-        for name, value in (("budget", budget), ("batch_size", batch_size), ("in_flight", in_flight)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1; got {value}")
+        settings = (
+            ("budget", budget, 1),
+            ("batch_size", batch_size, 1),
+            ("in_flight", in_flight, 1),
+            ("seed", seed, 0),
+        )
+        for name, value, least in settings:
+            if not isinstance(value, Integral) or value < least:
+                raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
         self.tally = Tally()
         self._attack, self._oracle, self._threat = attack, oracle, threat
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
@@ -188,11 +195,13 @@ class Engine:
         batch = canvas.draw([(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts], shown)
         scores = scores_of(self._oracle, batch)[:rows]
         goals = np.repeat([flight.goal for flight, _, _ in parts], counts)
-        losses, wins, predicted = self._threat.judge(scores, goals)
+        with np.errstate(invalid="ignore"):  # said in a sentence below
+            losses, wins, predicted = self._threat.judge(scores, goals)
         if np.isnan(losses).any():
             bad = int(np.repeat([flight.index for flight, _, _ in parts], counts)[np.isnan(losses).argmax()])
             raise ModelError(
-                f"the model returned NaN scores for a point near image {bad}; a classifier must return numbers"
+                f"the model returned infinite or NaN scores for a point near image {bad}; "
+                "a classifier must return numbers"
             )
         self.tally.rows += rows
         self.tally.padding += shown - rows
@@ -226,4 +235,6 @@ def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
             f"the model must return scores of shape (images, classes), here ({len(batch)}, at least 2); "
             f"got {scores.shape}"
         )
+    if scores.dtype.kind not in "fiu":
+        raise ModelError(f"the model must return scores that are real numbers; got an array of {scores.dtype}")
     return scores

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -37,9 +38,9 @@ class Threat:
     eight_bit: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.eps) and 0 < self.eps <= 1):
+        if not (isinstance(self.eps, Real) and 0 < self.eps <= 1):
             raise InputError(
-                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {self.eps}. "
+                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {self.eps!r}. "
                 "Divide a radius on the 0..255 scale by 255: eps=8/255."
             )
         if self.loss not in get_args(Loss):

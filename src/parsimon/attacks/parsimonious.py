@@ -56,8 +56,8 @@ class Parsimonious:
             raise InputError(f"greedy must be one of {', '.join(get_args(Greedy))}; got {self.greedy!r}")
         if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
             raise InputError("the published code knows only greedy='lazy' and max_iterations=1")
-        if self.block is not None and (self.block < 1 or self.block & (self.block - 1)):
-            raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block}")
+        if self.block is not None and (not isinstance(self.block, int) or self.block < 1 or self.block.bit_count() > 1):
+            raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block!r}")
         if self.mini_batch < 1 or self.max_iterations < 1:
             raise InputError(
                 f"mini_batch and max_iterations must be at least 1; got {self.mini_batch} and {self.max_iterations}"

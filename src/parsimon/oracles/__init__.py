@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def as_oracle(model: Any) -> Oracle:
         from parsimon.oracles.onnx import OnnxOracle
 
         return OnnxOracle(model)
-    if callable(model):
+    if builtins.callable(model):  # the bare name is the submodule's here
         return CallableOracle(model)
     raise InputError(
         "the model must be a torch module, the path of an ONNX file, an onnxruntime session, or a function "

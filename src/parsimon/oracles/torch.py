@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import require
+from parsimon.errors import ModelError, require
 
 
 class TorchOracle:
@@ -29,6 +29,11 @@ class TorchOracle:
     def __call__(self, images: Any) -> NDArray[Any]:
         with self._torch.no_grad(), _evaluating(self._module):
             scores = self._module(images.to(self._dtype))
+        if not isinstance(scores, self._torch.Tensor):
+            raise ModelError(
+                f"the module must return one tensor of scores (images, classes); got {type(scores).__name__}. "
+                "Wrap it in a module or a function that returns the scores alone."
+            )
         return np.asarray(scores.detach().to("cpu", self._torch.float32))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -11,8 +12,19 @@ from parsimon.summary import Summary
 def results_table(title: str, name: str, summary: Summary, clean_accuracy: float) -> Table:
     """One attack on one model; the caption says over what each number is taken. Fits 80 columns."""
     low, high = summary.interval
-    at_least = "≥ " if summary.unfinished else ""
-    table = Table(title=title, title_justify="left", caption=_caption(summary, clean_accuracy), caption_justify="left")
+    at_least = ">= " if summary.unfinished else ""
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption=_caption(summary, clean_accuracy),
+        caption_justify="left",
+        # A frame would cost the columns that seven-digit numbers need.
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        min_width=76,  # so that the caption's lines stay whole
+    )
     table.add_column("attack", no_wrap=True)
     for header in ("images", "success (95 %)", "mean", "median", "all queries"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -35,7 +47,7 @@ def _caption(summary: Summary, clean_accuracy: float) -> str:
         "Mean and median: queries of the successes.",
     ]
     if summary.unfinished:
-        lines.append(f"Interrupted: {summary.unfinished:,} images are unfinished and count as not fooled so far.")
+        lines.append(f"Interrupted: {summary.unfinished:,} of the images unfinished, counted as not fooled so far.")
     return "\n".join(lines)
 
 

@@ -1,0 +1,607 @@
+"""Bad input ends in a sentence that says what was expected, what came and what to do; never in another exception."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+import parsimon
+from conftest import Bundled
+from parsimon import InputError, ModelError, ParsimonError, Parsimonious, zoo
+from parsimon.checks import Finding, inspect
+from parsimon.data.arrays import read_npz
+from parsimon.oracles import as_oracle
+from parsimon.threat import Scores, Threat
+
+Pixels = NDArray[np.float32]
+
+RANDOM = np.random.default_rng(0)
+WEIGHTS = RANDOM.normal(size=(192, 10)).astype(np.float32)
+IMAGES = (RANDOM.integers(0, 256, (6, 3, 8, 8)) / 255).astype(np.float32)  # that 8-bit mode takes too
+
+
+def linear(images: Pixels) -> Pixels:
+    return images.reshape(len(images), -1) @ WEIGHTS
+
+
+LABELS = linear(IMAGES).argmax(axis=1)
+
+
+def softmax(images: Pixels) -> Pixels:
+    powers = np.exp(linear(images) - linear(images).max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def attack(model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, eps: Any = 0.02, **settings: Any) -> Any:
+    return parsimon.attack(model, images, labels, eps, **{"budget": 20, **settings})
+
+
+def changed(array: NDArray[Any], index: int, value: float) -> NDArray[Any]:
+    """A copy with something bad at one image."""
+    copy = array.copy()
+    copy[index] = value
+    return copy
+
+
+class Lazy:
+    """Images that are read when they are asked for."""
+
+    def __init__(self, *items: Any) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._items[index]
+
+
+def after(calls: int, spoil: Callable[[Pixels], Any]) -> Callable[[Pixels], Any]:
+    """The linear model, whose answers are spoilt after so many calls. Two of them are the checks."""
+    answered = 0
+
+    def model(images: Pixels) -> Any:
+        nonlocal answered
+        answered += 1
+        return spoil(linear(images)) if answered > calls else linear(images)
+
+    return model
+
+
+def dropout() -> Callable[[Pixels], Pixels]:
+    random = np.random.default_rng(0)
+    return lambda images: linear(images * (random.random(images.shape) < 0.5).astype(np.float32) * 2)
+
+
+def raising(_: Pixels) -> Pixels:
+    raise KeyError("weights/7")
+
+
+def nan_at_first_row(scores: Pixels) -> Pixels:
+    return changed(scores, 0, np.nan)
+
+
+class Case(NamedTuple):
+    name: str
+    call: Callable[[], object]
+    kind: type[ParsimonError]
+    words: tuple[str, ...]
+
+
+OTHER = (LABELS + 1) % 10
+
+CASES = [
+    # Images.
+    Case(
+        "float images up to 255",
+        lambda: attack(images=IMAGES * 255),
+        InputError,
+        ("must lie in [0, 1]", "image 0 spans", "to 255", "divide by 255"),
+    ),
+    Case(
+        "normalised images",
+        lambda: attack(images=(IMAGES - 0.5) / 0.25),
+        InputError,
+        ("must lie in [0, 1]", "image 0 spans -2", "undo the normalisation"),
+    ),
+    Case(
+        "NaN pixel",
+        lambda: attack(images=changed(IMAGES, 4, np.nan)),
+        InputError,
+        ("must be numbers in [0, 1]", "image 4 has NaN"),
+    ),
+    Case(
+        "infinite pixel",
+        lambda: attack(images=changed(IMAGES, 2, np.inf)),
+        InputError,
+        ("must be numbers in [0, 1]", "image 2 has", "infinite"),
+    ),
+    Case(
+        "channels last",
+        lambda: attack(images=IMAGES.transpose(0, 2, 3, 1)),
+        InputError,
+        ("channels must come before rows", "(8, 8, 3)", "images.transpose(0, 3, 1, 2)"),
+    ),
+    Case(
+        "uint8 images",
+        lambda: attack(images=(IMAGES * 255).astype(np.uint8)),
+        InputError,
+        ("must be float32 in [0, 1]", "got uint8 at image 0", "use images.astype(np.float32) / 255"),
+    ),
+    Case(
+        "float64 images",
+        lambda: attack(images=IMAGES.astype(np.float64)),
+        InputError,
+        ("must be float32", "got float64 at image 0", "use images.astype(np.float32)"),
+    ),
+    Case(
+        "one image without its number",
+        lambda: attack(images=IMAGES[0]),
+        InputError,
+        ("(number, channels, rows, columns)", "got (3, 8, 8)", "images[None]"),
+    ),
+    Case(
+        "flat images",
+        lambda: attack(images=IMAGES.reshape(6, -1)),
+        InputError,
+        ("(number, channels, rows, columns)", "got (6, 192)"),
+    ),
+    Case("no images", lambda: attack(images=IMAGES[:0], labels=LABELS[:0]), InputError, ("there are no images",)),
+    Case("an empty sequence", lambda: attack(images=[], labels=[]), InputError, ("there are no images",)),
+    Case(
+        "images without pixels",
+        lambda: attack(images=IMAGES[:, :, :0]),
+        InputError,
+        ("(channels, rows, columns)", "got (3, 0, 8) at image 0"),
+    ),
+    Case(
+        "shapes that differ",
+        lambda: attack(images=Lazy(*IMAGES[:3], np.zeros((3, 9, 8), np.float32), *IMAGES[4:])),
+        InputError,
+        ("must have one shape", "image 0 has (3, 8, 8)", "image 3 has (3, 9, 8)"),
+    ),
+    Case(
+        "grey images without their channel",
+        lambda: attack(images=Lazy(*IMAGES[:, 0])),
+        InputError,
+        ("(channels, rows, columns)", "got (8, 8) at image 0"),
+    ),
+    Case(
+        "a data set of pairs",
+        lambda: attack(images=Lazy(*zip(IMAGES, LABELS.tolist(), strict=True))),
+        InputError,
+        ("must be arrays", "got tuple at image 0", "images alone"),
+    ),
+    Case("a number for images", lambda: attack(images=3), InputError, ("array or a sequence", "got int")),
+    Case("a dictionary of images", lambda: attack(images={0: IMAGES[0]}), InputError, ("array", "got dict")),
+    # Labels.
+    Case(
+        "one-hot labels", lambda: attack(labels=np.eye(10)[LABELS]), InputError, ("whole number", "(6, 10)", "argmax")
+    ),
+    Case(
+        "a label out of range",
+        lambda: attack(labels=changed(LABELS, 3, 12)),
+        InputError,
+        ("labels must be 0..9 for this model; got 12 at image 3",),
+    ),
+    Case(
+        "a label out of range in a later batch",
+        lambda: attack(labels=changed(LABELS, 5, -1), batch_size=2),
+        InputError,
+        ("labels must be 0..9 for this model; got -1 at image 5",),
+    ),
+    Case(
+        "float labels",
+        lambda: attack(labels=LABELS.astype(np.float32)),
+        InputError,
+        ("labels must be one whole number for each of the 6 images", "got float32 of shape (6,)", "astype(int)"),
+    ),
+    Case(
+        "too few labels",
+        lambda: attack(labels=LABELS[:5]),
+        InputError,
+        ("one whole number for each of the 6 images", "got int64 of shape (5,)"),
+    ),
+    Case("no labels", lambda: attack(labels=None), InputError, ("one whole number for each of the 6 images", "got")),
+    Case("ragged labels", lambda: attack(labels=[[1], [2, 3]]), InputError, ("labels must be an array of numbers",)),
+    # Targets.
+    Case(
+        "a target out of range",
+        lambda: attack(targets=changed(OTHER, 2, 10)),
+        InputError,
+        ("targets must be 0..9 for this model; got 10 at image 2",),
+    ),
+    Case(
+        "the label as target",
+        lambda: attack(targets=np.where(np.arange(6) == 4, LABELS, OTHER)),
+        InputError,
+        ("a target must differ from the true class", f"both are {LABELS[4]} at image 4"),
+    ),
+    Case(
+        "too many targets",
+        lambda: attack(targets=[*OTHER, 0]),
+        InputError,
+        ("targets must be one whole number for each of the 6 images", "(7,)"),
+    ),
+    Case("an unknown word for targets", lambda: attack(targets="random"), InputError, ("'next'", "got 'random'")),
+    # What the model returns.
+    Case(
+        "one score an image",
+        lambda: attack(lambda images: linear(images)[:, 0]),
+        ModelError,
+        ("shape (images, classes), here (6, at least 2)", "got (6,)"),
+    ),
+    Case(
+        "a row too few",
+        lambda: attack(lambda images: linear(images)[1:]),
+        ModelError,
+        ("shape (images, classes), here (6, at least 2)", "got (5, 10)"),
+    ),
+    Case(
+        "a single class",
+        lambda: attack(lambda images: linear(images)[:, :1]),
+        ModelError,
+        ("shape (images, classes), here (6, at least 2)", "got (6, 1)"),
+    ),
+    Case("nothing returned", lambda: attack(lambda _: None), ModelError, ("shape (images, classes)", "got ()")),
+    Case(
+        "words for scores",
+        lambda: attack(lambda images: np.full((len(images), 10), "cat")),
+        ModelError,
+        ("scores that are real numbers", "got an array of <U3"),
+    ),
+    Case("NaN on clean images", lambda: attack(after(0, nan_at_first_row)), ModelError, ("NaN", "a clean image")),
+    Case(
+        "NaN during the attack",
+        lambda: attack(after(2, nan_at_first_row), in_flight=1),
+        ModelError,
+        ("NaN scores for a point near image 0", "must return numbers"),
+    ),
+    Case(
+        "infinity during the attack",
+        lambda: attack(after(2, lambda scores: changed(scores, 0, np.inf)), in_flight=1),
+        ModelError,
+        ("infinite or NaN scores for a point near image 0",),
+    ),
+    Case(
+        "dropout",
+        lambda: attack(dropout()),
+        ModelError,
+        ("different scores from call to call", "Switch off dropout", "model.eval()"),
+    ),
+    Case(
+        "an exception in the model",
+        lambda: attack(raising),
+        ModelError,
+        ("the model failed on images of shape (6, 3, 8, 8)", "KeyError: 'weights/7'"),
+    ),
+    Case(
+        "no image classified correctly",
+        lambda: attack(labels=OTHER),
+        InputError,
+        ("none of the 6 images correctly", "labels belong to images", "images in [0, 1]"),
+    ),
+    Case(
+        "probabilities said to be logits",
+        lambda: attack(softmax),
+        InputError,
+        ("returns probabilities", "not logits", "scores='probabilities'"),
+    ),
+    Case(
+        "logits said to be probabilities",
+        lambda: attack(scores="probabilities"),
+        InputError,
+        ("not probabilities", "scores='logits'"),
+    ),
+    # Settings.
+    Case("eps 0", lambda: attack(eps=0), InputError, ("eps must lie above 0", "got 0")),
+    Case("negative eps", lambda: attack(eps=-0.1), InputError, ("eps must lie above 0", "got -0.1")),
+    Case("eps NaN", lambda: attack(eps=float("nan")), InputError, ("eps must lie above 0", "got nan")),
+    Case("eps on the 0..255 scale", lambda: attack(eps=8), InputError, ("at most 1", "got 8", "255", "eps=8/255")),
+    Case("eps as text", lambda: attack(eps="8/255"), InputError, ("eps must lie above 0", "got '8/255'")),
+    Case("budget 0", lambda: attack(budget=0), InputError, ("budget", "at least 1", "got 0")),
+    Case("half a query", lambda: attack(budget=10.5), InputError, ("budget", "whole number", "got 10.5")),
+    Case("batch size 0", lambda: attack(batch_size=0), InputError, ("batch_size", "at least 1", "got 0")),
+    Case("nothing in flight", lambda: attack(in_flight=0), InputError, ("in_flight", "at least 1", "got 0")),
+    Case("at most no image", lambda: attack(at_most=0), InputError, ("at_most", "at least 1", "got 0")),
+    Case("at most -1 images", lambda: attack(at_most=-1), InputError, ("at_most", "at least 1", "got -1")),
+    Case("a negative seed", lambda: attack(seed=-1), InputError, ("seed", "at least 0", "got -1")),
+    Case("an unknown loss", lambda: attack(loss="hinge"), InputError, ("cross-entropy, margin", "got 'hinge'")),
+    Case("unknown scores", lambda: attack(scores="odds"), InputError, ("logits, probabilities", "got 'odds'")),
+    Case(
+        "eps below one level in 8-bit mode",
+        lambda: attack(eps=0.5 / 255, eight_bit=True),
+        InputError,
+        ("at least 1/255 in 8-bit mode", "got 0.00196"),
+    ),
+    Case(
+        "pixels between levels in 8-bit mode",
+        lambda: attack(images=changed(IMAGES, 1, 0.5), eight_bit=True),
+        InputError,
+        ("8-bit mode needs pixels k / 255", "image 1 has others", "round it"),
+    ),
+    Case("block 3", lambda: Parsimonious(block=3), InputError, ("block must be a power of two", "got 3")),
+    Case("block 0", lambda: Parsimonious(block=0), InputError, ("block must be a power of two", "got 0")),
+    Case("block 2.5", lambda: Parsimonious(block=2.5), InputError, ("power of two", "got 2.5")),  # type: ignore[arg-type]
+    Case(
+        "an unknown behaviour",
+        lambda: Parsimonious(behaviour="fast"),  # type: ignore[arg-type]
+        InputError,
+        ("behaviour must be one of paper, published", "got 'fast'"),
+    ),
+    Case(
+        "a model that is none",
+        lambda: attack(model=5),
+        InputError,
+        ("torch module", "ONNX file", "function from images to scores", "got int"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input_is_answered_with_a_sentence(case: Case) -> None:
+    with pytest.raises(ParsimonError) as caught:
+        case.call()
+    assert type(caught.value) is case.kind
+    for word in case.words:
+        assert word in str(caught.value)
+
+
+def test_the_sentence_about_a_label_is_exact() -> None:
+    with pytest.raises(InputError) as caught:
+        attack(labels=changed(LABELS, 3, 12))
+    assert str(caught.value) == "labels must be 0..9 for this model; got 12 at image 3"
+
+
+def test_the_good_input_that_the_bad_is_made_from_is_taken() -> None:
+    """Or the table above would be empty talk."""
+    assert len(attack().outcomes) == 6
+    assert len(attack(targets=OTHER, eight_bit=True, loss="margin").outcomes) == 6
+    assert len(attack(softmax, scores="probabilities").outcomes) == 6
+
+
+def test_rounding_noise_in_the_scores_is_tolerated() -> None:
+    random = np.random.default_rng(0)
+
+    def noisy(images: Pixels) -> Pixels:
+        return linear(images) + random.uniform(-1e-5, 1e-5, (len(images), 10)).astype(np.float32)
+
+    assert attack(noisy).summary.queries > 0
+
+
+def test_nan_scores_name_the_image_that_they_came_for() -> None:
+    """Of several images in a batch, the one whose point got the NaN."""
+
+    def nan_near_image_4(images: Pixels) -> Pixels:
+        scores = linear(images)
+        near = np.abs(images - IMAGES[4]).max(axis=(1, 2, 3)) < 0.05
+        exactly = (images == IMAGES[4]).all(axis=(1, 2, 3))
+        scores[near & ~exactly] = np.nan
+        return scores
+
+    with pytest.raises(ModelError, match="for a point near image 4;"):
+        attack(nan_near_image_4)
+
+
+def test_an_exception_in_the_model_is_kept_as_the_cause() -> None:
+    with pytest.raises(ModelError) as caught:
+        attack(raising)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_an_exception_during_the_attack_is_quoted_too() -> None:
+    def fail(_: Pixels) -> Pixels:
+        raise ConnectionError("the service is gone")
+
+    with pytest.raises(ModelError, match="ConnectionError: the service is gone"):
+        attack(after(5, fail))
+
+
+# --- model files ----------------------------------------------------------------------------------------------------
+
+
+def write_onnx(path: Path, shape: tuple[int | str, ...], kind: int = TensorProto.FLOAT) -> Path:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Flatten", ["images"], ["scores"])],
+            "flatten",
+            [helper.make_tensor_value_info("images", kind, list(shape))],
+            [helper.make_tensor_value_info("scores", kind, None)],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(model, str(path))
+    return path
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"there is no model file .*lost\.onnx: give the path of an ONNX file"):
+        attack(tmp_path / "lost.onnx")
+
+
+def test_a_folder_is_no_model_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no model file"):
+        attack(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 100, 0.5], ids=["empty", "the first bytes", "half"])
+def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, keep: float) -> None:
+    whole = zoo.path("robust").read_bytes()
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
+    with pytest.raises(ModelError) as caught:
+        attack(path)
+    assert "damaged.onnx cannot be opened as an ONNX model: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class Trap:
+    """A pickle that, when it is opened, writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+def test_the_trap_works(tmp_path: Path) -> None:
+    """Or the tests below would pass for the wrong reason."""
+    pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))
+    assert (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.pth", "MODEL.PKL", "model.bin", "model.onnx", "model"])
+def test_a_pickle_is_refused_and_its_code_is_never_run(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    with pytest.raises(ModelError, match=rf"{name} (may be a pickle.*torch\.onnx\.export|cannot be opened)"):
+        attack(tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_torch_archive_is_refused_and_its_code_is_never_run(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Trap(tmp_path / "sprung")))
+    with pytest.raises(ModelError, match="may be a pickle"):
+        attack(tmp_path / "model.pt")
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "found"),
+    [
+        (("n", 192), TensorProto.FLOAT, "['n', 192]"),
+        (("n", 3, 8, 8, 1), TensorProto.FLOAT, "['n', 3, 8, 8, 1]"),
+        (("n", 3, 8, 8), TensorProto.FLOAT16, "tensor(float16)"),
+    ],
+    ids=["flat", "five dimensions", "half precision"],
+)
+def test_an_onnx_model_of_another_input_is_told_what_it_must_take(
+    tmp_path: Path, shape: tuple[int | str, ...], kind: int, found: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        attack(write_onnx(tmp_path / "odd.onnx", shape, kind))
+    for word in ("one float32 input (images, channels, rows, columns)", found, "Wrap it in a Python function"):
+        assert word in str(caught.value)
+
+
+def test_images_that_do_not_fit_the_onnx_model_are_told_its_shape(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        attack(write_onnx(tmp_path / "flatten.onnx", ("n", 3, 16, "columns")))
+    for word in ("takes images of shape (3, 16, any)", "got (3, 8, 8)", "resize"):
+        assert word in str(caught.value)
+
+
+# --- data files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_data_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS, names=np.array(["a", "b"]))
+    images, labels = read_npz(tmp_path / "data.npz")
+    np.testing.assert_array_equal(images, IMAGES)
+    np.testing.assert_array_equal(labels, LABELS)
+
+
+def test_a_data_file_without_labels_is_told_what_it_has(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=IMAGES, images=IMAGES)
+    with pytest.raises(InputError, match=r"data\.npz must be.*images and labels; it has .*'images', 'x'"):
+        read_npz(tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a file of numpy", pickle.dumps({"images": 1})])
+def test_a_data_file_of_another_kind_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "data.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"data\.npz cannot be read as an \.npz file: .+") as caught:
+        read_npz(tmp_path / "data.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_inside_a_data_file_is_not_opened(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=np.array([Trap(tmp_path / "sprung")]), labels=LABELS)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_npz(tmp_path / "data.npz")
+    assert not (tmp_path / "sprung").exists()
+
+
+# --- inspect --------------------------------------------------------------------------------------------------------
+
+
+def findings(
+    model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, scores: Scores = "logits"
+) -> dict[str, Finding]:
+    found = list(inspect(as_oracle(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
+    assert len({each.name for each in found}) == len(found)
+    return {each.name: each for each in found}
+
+
+def test_everything_is_fine_with_the_bundled_network(bundled: Bundled) -> None:
+    found = findings(zoo.path("robust"), bundled.images, bundled.labels)
+    assert {name: each.verdict for name, each in found.items()} == {
+        "images": "ok",
+        "scores": "ok",
+        "determinism": "ok",
+        "place in the batch": "ok",
+        "size of the batch": "ok",
+        "clean accuracy": "ok",
+    }
+    assert "80.0%: 8 of 10" in found["clean accuracy"].sentence
+    assert "10 classes, logits" in found["scores"].sentence
+    assert "10 of shape (3, 32, 32)" in found["images"].sentence
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"images": IMAGES * 255}, "divide by 255"),
+        ({"labels": changed(LABELS, 3, 12)}, "got 12 at image 3"),
+        ({"model": raising}, "KeyError: 'weights/7'"),
+        ({"model": softmax}, "scores='probabilities'"),
+    ],
+    ids=["images", "labels", "model", "scores"],
+)
+def test_what_would_stop_an_attack_is_an_error_finding(bad: dict[str, Any], words: str) -> None:
+    (finding,) = findings(**bad).values()
+    assert finding.verdict == "error"
+    assert words in finding.sentence
+
+
+def test_a_model_that_fails_on_a_single_image_is_an_error_finding() -> None:
+    def not_alone(images: Pixels) -> Pixels:
+        if len(images) == 1:
+            raise ValueError("squeezed too far")
+        return linear(images)
+
+    *fine, last = findings(not_alone, IMAGES[:4], LABELS[:4]).values()
+    assert [each.verdict for each in fine] == ["ok"] * len(fine)
+    assert last.verdict == "error"
+    assert "squeezed too far" in last.sentence
+
+
+def test_scores_that_depend_on_the_size_of_the_batch_are_noted() -> None:
+    found = findings(lambda images: linear(images) + np.float32(0.01 * len(images)))
+    assert found["size of the batch"].verdict == "note"
+    assert "0.03 with the size of the batch" in found["size of the batch"].sentence  # of 4 images and of 1
+    assert [name for name, each in found.items() if each.verdict != "ok"] == ["size of the batch"]
+
+
+def test_scores_that_depend_on_the_place_in_the_batch_are_noted() -> None:
+    found = findings(lambda images: linear(images) + np.arange(len(images), dtype=np.float32)[:, None] / 100)
+    assert found["place in the batch"].verdict == "note"
+    assert "0.03 with the place" in found["place in the batch"].sentence
+
+
+def test_scores_that_move_a_little_from_call_to_call_are_noted() -> None:
+    steps: Iterator[int] = iter(range(1000))
+    found = findings(lambda images: linear(images) + np.float32(1e-4) * next(steps))
+    assert found["determinism"].verdict == "note"
+    assert "from call to call" in found["determinism"].sentence
