@@ -6,13 +6,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from published import Case, cases, hash_of
-from published_loop import Loop
 
 from parsimon.canvas import render
 from parsimon.engine import Engine
 from parsimon.oracles import CallableOracle
 from parsimon.protocol import Outcome
+from published import Case, cases, hash_of
+from published_loop import Loop
 
 CASES = cases()
 
@@ -23,7 +23,7 @@ def outcomes() -> dict[str, Outcome]:
     together = defaultdict(list)
     for case in CASES:
         together[case.name.rsplit("-", 1)[0]].append(case)
-    found = {}
+    found: dict[str, Outcome] = {}
     for group in together.values():
         first = group[0]
         engine = Engine(first.attack, CallableOracle(first.network), first.threat, budget=first.budget, batch_size=50)

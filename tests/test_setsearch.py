@@ -392,6 +392,12 @@ def test_nothing_is_asked_when_there_is_nothing_to_flip(phase: Callable[..., Set
     assert result.found.members is start.members  # local search knows by this that nothing moved
 
 
+@pytest.mark.parametrize("phase", [greedy, lazy_greedy])
+def test_nothing_is_asked_when_nothing_may_be_flipped(phase: Callable[..., SetSearch]) -> None:
+    function = tabulate(len, 3)
+    assert run(phase(start_at(function), all_of(function), inserting=True, at_most=0), function).asked == []
+
+
 # --- lazy greedy -----------------------------------------------------------------------------------------------------
 
 
@@ -528,6 +534,16 @@ def test_stochastic_greedy_never_asks_for_more_than_its_strict_bound(problem: Pr
     rng = np.random.default_rng(seed)
     asked = run(stochastic_greedy(start, elements, inserting=inserting, rng=rng, miss=miss), function).asked
     assert len(asked) <= len(elements) * math.ceil(math.log(1 / miss))
+
+
+@pytest.mark.parametrize("miss", [0, 1, 2, -0.1])
+def test_stochastic_greedy_takes_a_probability(miss: float) -> None:
+    function = tabulate(len, 3)
+    search = stochastic_greedy(
+        start_at(function), all_of(function), inserting=True, rng=np.random.default_rng(0), miss=miss
+    )
+    with pytest.raises(ValueError, match="miss is a probability above 0 and below 1"):
+        next(search)
 
 
 @property_test

@@ -113,7 +113,8 @@ def attack(
 ) -> Result:
     """Attack every image that the model classifies correctly, and say how many queries each took.
 
-    model          a torch module, the path of an ONNX file, an onnxruntime session, or a function of numpy images
+    model          a torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, or the
+                   name of a bundled network (robust, standard)
     images         numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; or any sequence that reads its
                    images when they are asked for
     labels         the true classes

@@ -22,7 +22,6 @@ from parsimon.attacks.parsimonious import Behaviour
 from parsimon.data import arrays, cifar10
 from parsimon.errors import InputError, ParsimonError
 from parsimon.oracles import as_oracle
-from parsimon.oracles.named import open_model
 from parsimon.report.picture import Example, save_examples
 from parsimon.threat import Loss, Scores, Threat
 
@@ -137,7 +136,7 @@ def run(
     folder = _results_folder(out)
     pixels, labels = _read_data(data)
     result = parsimon.attack(
-        open_model(model),
+        model,
         pixels,
         labels,
         eps,
@@ -171,7 +170,7 @@ def run(
 def check(model: str, data: Path | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     pixels, labels = _read_data(data)
-    oracle = as_oracle(open_model(model))
+    oracle = as_oracle(model)
     threat = Threat(1 / 255, scores=scores)
     source = as_images(pixels)
     marks = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}

@@ -31,7 +31,7 @@ Values = NDArray[np.float64]
 class Family(NamedTuple):
     """Sets to evaluate: for each flip, the base with that one element's membership flipped; without flips, the base.
 
-    A set whose value is below `adopted_from` will not become the search's working set.
+    A set whose value is below `adopted_from` does not become the working set by this reply (up to rounding).
     """
 
     base: Mask
@@ -94,6 +94,8 @@ def stochastic_greedy(
     So n candidates cost at most n * ceil(log(1 / miss)) values, whatever the function: the strict bound that the lazy
     variant lacks.
     """
+    if not 0 < miss < 1:
+        raise ValueError(f"miss is a probability above 0 and below 1; got {miss}")
     members, value = found
     candidates = _candidates(members, elements, inserting)
     sample = math.ceil(math.log(1 / miss))
@@ -128,7 +130,7 @@ def lazy_greedy(
     """
     members, value = found
     candidates = _candidates(members, elements, inserting)
-    if not candidates:
+    if not candidates or at_most == 0:
         return found
     values = (yield Family(members, candidates)).tolist()  # lines 1 to 4
     heap = [(value - candidate, position) for position, candidate in enumerate(values)]  # (-gain, position)

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
 from pathlib import Path
 from typing import Any
 
 from parsimon.errors import InputError
-from parsimon.oracles.callable import CallableOracle
+from parsimon.oracles.function import CallableOracle
+from parsimon.oracles.named import open_model
 from parsimon.protocol import Oracle
 
 __all__ = ["CallableOracle", "as_oracle"]
 
 
 def as_oracle(model: Any) -> Oracle:
-    """An oracle for a torch module, an ONNX file or session, a function of numpy images, or an oracle itself."""
+    """An oracle for a model: the name of a bundled one or of a file (see `open_model`), or an object.
+
+    That is a torch module, an ONNX Runtime session, a function of numpy images, or an oracle itself.
+    """
+    if isinstance(model, str):
+        model = open_model(model)
     if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
         oracle: Oracle = model
         return oracle
-    if isinstance(model, str | Path):
-        from parsimon.oracles.onnx import OnnxOracle
-
-        return OnnxOracle(model)
     if _is_a(model, "torch", "nn.Module"):
         from parsimon.oracles.torch import TorchOracle
 
         return TorchOracle(model)
-    if _is_a(model, "onnxruntime", "InferenceSession"):
+    if isinstance(model, Path) or _is_a(model, "onnxruntime", "InferenceSession"):
         from parsimon.oracles.onnx import OnnxOracle
 
         return OnnxOracle(model)
-    if builtins.callable(model):  # the bare name is the submodule's here
+    if callable(model):
         return CallableOracle(model)
     raise InputError(
         "the model must be a torch module, the path of an ONNX file, an onnxruntime session, or a function "

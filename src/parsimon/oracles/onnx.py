@@ -9,7 +9,6 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon import zoo
 from parsimon.errors import ModelError, first_line, require
 
 
@@ -54,7 +53,7 @@ class OnnxOracle:
 
     def _open(self, path: Path) -> Any:
         if not path.is_file():
-            raise ModelError(f"there is no model file {path}: give the path of an ONNX file{_hint(path)}")
+            raise ModelError(f"there is no model file {path}: give the path of an ONNX file")
         if path.suffix.lower() in {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt"}:
             raise ModelError(
                 f"{path} may be a pickle, which can run any code when it is opened, so it is not opened. Export the "
@@ -64,7 +63,3 @@ class OnnxOracle:
             return self._runtime.InferenceSession(str(path), providers=self._runtime.get_available_providers())
         except Exception as error:  # the runtime's errors have no common base of their own
             raise ModelError(f"{path} cannot be opened as an ONNX model: {first_line(error)}") from error
-
-
-def _hint(path: Path) -> str:
-    return f", or parsimon.zoo.path({str(path)!r}) for the bundled network" if str(path) in zoo.NAMES else ""

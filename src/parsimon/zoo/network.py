@@ -71,4 +71,4 @@ class PreActivationResNet(nn.Module):
         for block in self.stages:
             assert isinstance(block, PreActivationBlock)
             block.fold()
-        return self
+        return self.eval()  # the parts that folding puts in are born in training mode
