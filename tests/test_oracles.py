@@ -262,13 +262,14 @@ class Method:
     [
         (lambda: zoo.path("robust"), OnnxOracle),
         (lambda: str(zoo.path("robust")), OnnxOracle),
+        (lambda: "robust", OnnxOracle),
         (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), OnnxOracle),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), TorchOracle),
         (lambda: a_function, CallableOracle),
         (lambda: Method().scores, CallableOracle),
         (lambda: Clip(), Clip),
     ],
-    ids=["path", "string", "session", "module", "function", "method", "oracle"],
+    ids=["path", "string", "name", "session", "module", "function", "method", "oracle"],
 )
 def test_a_model_finds_its_oracle(make: Callable[[], Any], kind: type) -> None:
     assert type(as_oracle(make())) is kind
@@ -341,11 +342,6 @@ def test_an_unknown_name_is_answered_with_what_can_be_named() -> None:
         open_model("resnet")
     for word in ("'resnet'", "robust", "ONNX file", "package.module:function"):
         assert word in str(caught.value)
-
-
-def test_a_bundled_name_in_python_is_answered_with_how_to_get_it() -> None:
-    with pytest.raises(ModelError, match=r"no model file robust.*parsimon\.zoo\.path\('robust'\)"):
-        as_oracle("robust")
 
 
 def test_an_unknown_bundled_network_is_answered_with_the_known_ones() -> None:

