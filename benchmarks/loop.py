@@ -9,13 +9,13 @@ import time
 from typing import Any
 
 import numpy as np
-from published_loop import Loop
 
 from parsimon import Parsimonious, Threat, zoo
 from parsimon.checks import classify
 from parsimon.engine import Engine
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Task
+from published_loop import Loop
 
 IMAGES, BUDGET, BATCH = 64, 1000, 32
 

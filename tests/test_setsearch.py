@@ -1,25 +1,20 @@
-"""Set searches, held against slow twins, brute force and another library."""
+"""The greedy searches, held against slow twins, brute force and another library."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
-from operator import xor
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from parsimon.setsearch import (
-    Elements,
     Family,
     Found,
     LazyRule,
-    Mask,
     SetSearch,
     evaluate,
     flipped,
@@ -32,217 +27,28 @@ from parsimon.setsearch import (
     stochastic_greedy,
     zobrist_words,
 )
-from parsimon.theory import SetFunction, Table, tabulate
-
-PUBLISHED_RULE = LazyRule(force_first=True, adopt_zero=True, ask_again=True)
-
-property_test = settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-# --- running a search by hand ---------------------------------------------------------------------------------------
-
-
-class Run(NamedTuple):
-    found: Found
-    families: list[Family]
-    asked: list[frozenset[int]]  # their sets, as they were when they were yielded
-    replies: list[list[float]]
-
-    @property
-    def members(self) -> frozenset[int]:
-        return set_of(self.found.members)
-
-    def steps(self) -> list[tuple[Family, list[float], Mask]]:
-        """Each family, what was replied, and the set that the search went on with."""
-        bases = [family.base for family in self.families] + [self.found.members]
-        return list(zip(self.families, self.replies, bases[1:], strict=True))
-
-
-def run(search: SetSearch, function: SetFunction) -> Run:
-    families: list[Family] = []
-    asked: list[frozenset[int]] = []
-    replies: list[list[float]] = []
-    try:
-        family = next(search)
-        while len(families) < 5000:
-            sets = [set_of(mask) for mask in family.sets()]
-            families.append(family)
-            asked += sets
-            replies.append([function(members) for members in sets])
-            family = search.send(np.array(replies[-1]))
-    except StopIteration as stop:
-        return Run(stop.value, families, asked, replies)
-    raise AssertionError("this search does not end")
-
-
-def set_of(mask: Mask) -> frozenset[int]:
-    return frozenset(element for element, member in enumerate(mask) if member)
-
-
-def mask_of(members: Iterable[int], size: int) -> Mask:
-    mask = np.zeros(size, np.bool_)
-    mask[list(members)] = True
-    return mask
-
-
-def word_of(members: Iterable[int], words: Sequence[int]) -> int:
-    """What `remembering` knows a set by."""
-    return reduce(xor, (words[element] for element in members), 0)
-
-
-def start_at(function: Table, members: Iterable[int] = ()) -> Found:
-    return Found(mask_of(members, function.size), function(frozenset(members)))
-
-
-def values_at(size: int, values: dict[tuple[int, ...], float]) -> Table:
-    """The set function with these values, and 0 elsewhere."""
-    return tabulate(lambda members: values.get(tuple(sorted(members)), 0.0), size)
-
-
-def all_of(function: Table) -> Elements:
-    return np.arange(function.size)
-
-
-# --- set functions. Their values are whole numbers, so that no test depends on rounding ------------------------------
-
-
-def coverage(size: int, rng: np.random.Generator) -> SetFunction:
-    """The weight of what the members cover, less what they cost."""
-    covers = rng.random((size, 12)) < 0.3
-    weights, costs = rng.integers(1, 10**6, 12), rng.integers(1, 10**6, size)
-    return lambda members: float(weights[covers[list(members)].any(axis=0)].sum() - costs[list(members)].sum())
-
-
-def directed_cut(size: int, rng: np.random.Generator) -> SetFunction:
-    weights = rng.integers(0, 10**6, (size, size))
-
-    def cut(members: frozenset[int]) -> float:
-        inside = mask_of(members, size)
-        return float(weights[inside][:, ~inside].sum())
-
-    return cut
-
-
-def facility_location(size: int, rng: np.random.Generator) -> SetFunction:
-    """How near each customer has its nearest facility, less what the facilities cost."""
-    nearness, costs = rng.integers(0, 10**6, (size, 6)), rng.integers(1, 10**6, size)
-    return lambda members: float(nearness[list(members)].max(axis=0, initial=0).sum() - costs[list(members)].sum())
-
-
-def random_similarity(size: int, seed: int) -> NDArray[np.float64]:
-    """Each element is nearest to itself, so that no gain is zero: there, apricot's lazy greedy stops looking."""
-    rng = np.random.default_rng(seed)
-    similarity = rng.random((size, size))
-    similarity = np.maximum(similarity, similarity.T)
-    np.fill_diagonal(similarity, 1 + rng.random(size))  # not all 1, which would make the gains of two elements tie
-    return similarity
-
-
-def nearness(similarity: NDArray[np.float64]) -> SetFunction:
-    """Facility location without costs: monotone."""
-    return lambda members: float(similarity[list(members)].max(axis=0, initial=0.0).sum())
-
-
-SUBMODULAR = [coverage, directed_cut, facility_location]
-seeds = st.integers(0, 2**32 - 1)
-
-
-@st.composite
-def submodular_functions(draw: st.DrawFn) -> Table:
-    size, kind = draw(st.integers(1, 7)), draw(st.sampled_from(SUBMODULAR))
-    return tabulate(kind(size, np.random.default_rng(draw(seeds))), size)
-
-
-@st.composite
-def arbitrary_functions(draw: st.DrawFn) -> Table:
-    size, ties, rng = draw(st.integers(1, 7)), draw(st.booleans()), np.random.default_rng(draw(seeds))
-    values = rng.integers(-2, 2, 2**size, endpoint=True) if ties else rng.permutation(2**size)
-    return Table(size, values.astype(np.float64))
-
-
-class Problem(NamedTuple):
-    function: Table
-    start: Found
-    elements: Elements  # some of the ground set, in any order
-    inserting: bool
-
-
-@st.composite
-def problems(draw: st.DrawFn, functions: st.SearchStrategy[Table]) -> Problem:
-    function = draw(functions)
-    start = draw(st.sets(st.integers(0, function.size - 1)))
-    elements = draw(st.permutations(range(function.size)))[draw(st.integers(0, function.size)) :]
-    return Problem(function, start_at(function, start), np.array(elements, np.intp), draw(st.booleans()))
-
-
-arbitrary_problems = problems(arbitrary_functions())
-submodular_problems = problems(submodular_functions())
-
-
-def without_ties(function: Table) -> bool:
-    """No two sets of equally many members, as a greedy step compares them, have the same value."""
-    return len({(bits.bit_count(), value) for bits, value in enumerate(function.values)}) == len(function.values)
-
-
-# --- the slow twins --------------------------------------------------------------------------------------------------
-
-Sets = list[frozenset[int]]
-SlowPhase = Callable[[SetFunction, frozenset[int], list[int], bool], tuple[frozenset[int], Sets]]
-
-
-def slow_greedy(
-    function: SetFunction, members: frozenset[int], elements: list[int], inserting: bool
-) -> tuple[frozenset[int], Sets]:
-    asked = []
-    candidates = [element for element in elements if (element not in members) == inserting]
-    while candidates:
-        asked += [members ^ {element} for element in candidates]
-        gains = [function(members ^ {element}) - function(members) for element in candidates]
-        if max(gains) <= 0:
-            break
-        members ^= {candidates.pop(gains.index(max(gains)))}
-    return members, asked
-
-
-def slow_lazy_greedy(
-    function: SetFunction, members: frozenset[int], elements: list[int], inserting: bool, at_most: int = 99
-) -> tuple[frozenset[int], Sets]:
-    """Algorithms 1 and 2, line by line, on a list instead of a heap; a current bound is not asked again."""
-    queue = [element for element in elements if (element not in members) == inserting]
-    asked = [members ^ {element} for element in queue]
-    bound = {element: function(members ^ {element}) - function(members) for element in queue}
-    current = set(queue)
-    while queue and at_most > 0:
-        first = max(queue, key=lambda element: bound[element])  # the earliest of equals
-        if first not in current:
-            asked.append(members ^ {first})
-            bound[first] = function(members ^ {first}) - function(members)
-            current.add(first)
-        if any(bound[first] < bound[other] for other in queue):
-            continue
-        if bound[first] <= 0:
-            break
-        members ^= {first}
-        queue.remove(first)
-        current.clear()
-        at_most -= 1
-    return members, asked
-
-
-def slow_local_search(
-    phase: SlowPhase, function: SetFunction, members: frozenset[int], batches: list[Elements], max_iterations: int
-) -> tuple[frozenset[int], Sets]:
-    asked: Sets = []
-    for batch in batches:
-        for _ in range(max_iterations):
-            inserted, more = phase(function, members, batch.tolist(), True)
-            deleted, still_more = phase(function, inserted, batch.tolist(), False)
-            asked += more + still_more
-            changed, members = deleted != members, deleted
-            if not changed:
-                break
-    return members, asked
-
+from parsimon.theory import tabulate
+from set_problems import (
+    PUBLISHED_RULE,
+    Problem,
+    Sets,
+    all_of,
+    arbitrary_problems,
+    mask_of,
+    nearness,
+    property_test,
+    random_similarity,
+    run,
+    seeds,
+    set_of,
+    slow_greedy,
+    slow_lazy_greedy,
+    start_at,
+    submodular_problems,
+    values_at,
+    without_ties,
+    word_of,
+)
 
 # --- all searches, for what holds of all of them ---------------------------------------------------------------------
 
@@ -587,140 +393,3 @@ def test_stochastic_greedy_with_a_sample_of_everything_is_greedy(problem: Proble
         start, elements, inserting=inserting, rng=np.random.default_rng(0), miss=math.exp(-function.size)
     )
     assert run(search, function).members == run(greedy(start, elements, inserting=inserting), function).members
-
-
-# --- local search ----------------------------------------------------------------------------------------------------
-
-both_phases = pytest.mark.parametrize("phase", [greedy, lazy_greedy])
-both_phases_and_twins = pytest.mark.parametrize(
-    ("phase", "slow_phase"), [(greedy, slow_greedy), (lazy_greedy, slow_lazy_greedy)]
-)
-
-
-@both_phases
-@property_test
-@given(problem=arbitrary_problems)
-def test_local_search_until_nothing_changes_ends_in_a_local_optimum_of_any_function(
-    phase: Callable[..., SetSearch], problem: Problem
-) -> None:  # Lemma 1
-    function, start = problem.function, problem.start
-    search = local_search(start, [all_of(function)], phase=phase, max_iterations=None, complement=False)
-    members = run(search, function).members
-    for element in range(function.size):
-        assert function(members ^ {element}) <= function(members)
-
-
-@both_phases
-@property_test
-@given(problem=submodular_problems)
-def test_local_search_reaches_a_third_of_the_optimum_of_a_submodular_function(
-    phase: Callable[..., SetSearch], problem: Problem
-) -> None:  # Feige et al. 2007, for functions that are nowhere negative
-    function = Table(problem.function.size, problem.function.values - min(0.0, problem.function.values.min()))
-    start = start_at(function, set_of(problem.start.members))
-    found = run(local_search(start, [all_of(function)], phase=phase, max_iterations=None), function).found
-    assert 3 * found.value >= function.values.max()
-
-
-@both_phases_and_twins
-@property_test
-@given(problem=arbitrary_problems, max_iterations=st.integers(0, 3), size=st.integers(1, 7))
-def test_local_search_is_insertion_and_deletion_in_turn_batch_by_batch(
-    phase: Callable[..., SetSearch], slow_phase: SlowPhase, problem: Problem, max_iterations: int, size: int
-) -> None:
-    function, start, elements, _ = problem
-    batches = mini_batches(elements, size)
-    search = local_search(start, batches, phase=phase, max_iterations=max_iterations, complement=False)
-    result = run(search, function)
-    assert (result.members, result.asked) == slow_local_search(
-        slow_phase, function, set_of(start.members), batches, max_iterations
-    )
-
-
-@both_phases_and_twins
-@property_test
-@given(problem=arbitrary_problems)
-def test_one_batch_is_the_algorithm_without_batches(
-    phase: Callable[..., SetSearch], slow_phase: SlowPhase, problem: Problem
-) -> None:  # Algorithm 3 with MAXITER 1
-    function, start = problem.function, problem.start
-    (batch,) = mini_batches(all_of(function), function.size)
-    inserted, insertion = slow_phase(function, set_of(start.members), list(range(function.size)), True)
-    deleted, deletion = slow_phase(function, inserted, list(range(function.size)), False)
-    result = run(local_search(start, [batch], phase=phase, complement=False), function)
-    assert (result.members, result.asked) == (deleted, insertion + deletion)
-
-
-@both_phases
-def test_each_iteration_is_one_insertion_and_one_deletion(phase: Callable[..., SetSearch]) -> None:
-    # 0, 1, 2 go in, 0 comes out; only then does 3 help, which needs a second round, and the third changes nothing.
-    function = values_at(4, {(0,): 3, (0, 1): 4, (0, 1, 2): 5, (1, 2): 6, (1, 2, 3): 7})
-    rounds = {
-        rounds: run(local_search(start_at(function), [all_of(function)], phase=phase, max_iterations=rounds), function)
-        for rounds in (0, 1, 2, 3, 4, None)
-    }
-    assert [result.members for result in rounds.values()] == [set(), {1, 2}] + 4 * [{1, 2, 3}]
-    assert len(rounds[2].asked) < len(rounds[3].asked) == len(rounds[4].asked) == len(rounds[None].asked)
-
-
-def test_the_complement_is_returned_if_it_is_better() -> None:
-    function = values_at(3, {(): 1, (0, 1, 2): 2})
-    search = partial(local_search, start_at(function), [all_of(function)])
-    assert run(search(complement=False), function).members == set()
-    assert run(search(complement=True), function).members == {0, 1, 2}
-
-
-@property_test
-@given(problem=arbitrary_problems)
-def test_the_complement_costs_one_value_and_never_hurts(problem: Problem) -> None:
-    batches = mini_batches(problem.elements, 3)
-    without = run(local_search(problem.start, batches, complement=False), problem.function)
-    result = run(local_search(problem.start, batches, complement=True), problem.function)
-    other = frozenset(range(problem.function.size)) - without.members
-    assert result.asked == [*without.asked, other]
-    assert result.members == (other if problem.function(other) > without.found.value else without.members)
-
-
-# --- mini-batches ----------------------------------------------------------------------------------------------------
-
-
-@property_test
-@given(order=st.permutations(range(20)), count=st.integers(0, 20), size=st.integers(1, 25))
-def test_mini_batches_cut_the_order_exactly(order: list[int], count: int, size: int) -> None:
-    batches = mini_batches(np.array(order[:count], np.intp), size)
-    assert [element for batch in batches for element in batch.tolist()] == order[:count]
-    assert all(len(batch) == size for batch in batches[:-1])
-    assert all(0 < len(batch) <= size for batch in batches)
-
-
-# --- remembering -----------------------------------------------------------------------------------------------------
-
-
-def test_remembering_forwards_only_the_unknown_part_of_a_family() -> None:
-    function = tabulate(lambda members: float(sum(members)), 4)
-    start = start_at(function, [0])
-    words: list[int] = zobrist_words(4).tolist()
-
-    def search() -> SetSearch:
-        first = yield Family(start.members, [1, 2])
-        second = yield Family(start.members, [3, 2, 1], 4.0)
-        third = yield Family(flipped(start.members, 1), [1])  # the start, by another way
-        assert (first.tolist(), second.tolist(), third.tolist()) == ([1.0, 2.0], [3.0, 2.0, 1.0], [0.0])
-        return start
-
-    families = run(remembering(search(), {word_of({0}, words): start.value}, words), function).families
-    assert [list(family.flips) for family in families] == [[1, 2], [3]]
-    assert families[1].adopted_from == 4.0
-
-
-def test_remembering_tells_apart_all_sets_of_a_ground_set() -> None:
-    function = Table(10, np.random.default_rng(0).permutation(1024).astype(np.float64))
-    every_set = [frozenset(element for element in range(10) if bits >> element & 1) for bits in range(1024)]
-
-    def search() -> SetSearch:
-        for members in every_set:
-            values = yield Family(mask_of(members, 10))
-            assert values.tolist() == [function(members)]
-        return start_at(function)
-
-    assert run(remembering(search(), {}, zobrist_words(10).tolist()), function).asked == every_set

@@ -1,0 +1,87 @@
+"""What `parsimon check` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import Bundled
+from parsimon import zoo
+from parsimon.checks import Finding, inspect
+from parsimon.oracles import as_oracle
+from parsimon.threat import Scores, Threat
+from small_model import IMAGES, LABELS, Pixels, linear
+
+
+def findings(
+    model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, scores: Scores = "logits"
+) -> dict[str, Finding]:
+    found = list(inspect(as_oracle(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
+    assert len({each.name for each in found}) == len(found)
+    return {each.name: each for each in found}
+
+
+def test_everything_is_fine_with_the_bundled_network(bundled: Bundled) -> None:
+    found = findings(zoo.path("robust"), bundled.images, bundled.labels)
+    assert {name: each.verdict for name, each in found.items()} == {
+        "images": "ok",
+        "scores": "ok",
+        "determinism": "ok",
+        "place in the batch": "ok",
+        "size of the batch": "ok",
+        "clean accuracy": "ok",
+    }
+    assert "80.0%: 8 of 10" in found["clean accuracy"].sentence
+    assert "10 classes, logits" in found["scores"].sentence
+    assert "10 of shape (3, 32, 32)" in found["images"].sentence
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"images": IMAGES * 255}, "divide by 255"),
+        ({"labels": changed(LABELS, 3, 12)}, "got 12 at image 3"),
+        ({"model": raising}, "KeyError: 'weights/7'"),
+        ({"model": softmax}, "scores='probabilities'"),
+    ],
+    ids=["images", "labels", "model", "scores"],
+)
+def test_what_would_stop_an_attack_is_an_error_finding(bad: dict[str, Any], words: str) -> None:
+    (finding,) = findings(**bad).values()
+    assert finding.verdict == "error"
+    assert words in finding.sentence
+
+
+def test_a_model_that_fails_on_a_single_image_is_an_error_finding() -> None:
+    def not_alone(images: Pixels) -> Pixels:
+        if len(images) == 1:
+            raise ValueError("squeezed too far")
+        return linear(images)
+
+    *fine, last = findings(not_alone, IMAGES[:4], LABELS[:4]).values()
+    assert [each.verdict for each in fine] == ["ok"] * len(fine)
+    assert last.verdict == "error"
+    assert "squeezed too far" in last.sentence
+
+
+def test_scores_that_depend_on_the_size_of_the_batch_are_noted() -> None:
+    found = findings(lambda images: linear(images) + np.float32(0.01 * len(images)))
+    assert found["size of the batch"].verdict == "note"
+    assert "0.03 with the size of the batch" in found["size of the batch"].sentence  # of 4 images and of 1
+    assert [name for name, each in found.items() if each.verdict != "ok"] == ["size of the batch"]
+
+
+def test_scores_that_depend_on_the_place_in_the_batch_are_noted() -> None:
+    found = findings(lambda images: linear(images) + np.arange(len(images), dtype=np.float32)[:, None] / 100)
+    assert found["place in the batch"].verdict == "note"
+    assert "0.03 with the place" in found["place in the batch"].sentence
+
+
+def test_scores_that_move_a_little_from_call_to_call_are_noted() -> None:
+    steps: Iterator[int] = iter(range(1000))
+    found = findings(lambda images: linear(images) + np.float32(1e-4) * next(steps))
+    assert found["determinism"].verdict == "note"
+    assert "from call to call" in found["determinism"].sentence
