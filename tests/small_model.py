@@ -25,3 +25,19 @@ LABELS = linear(IMAGES).argmax(axis=1)
 
 def attack(model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, eps: Any = 0.02, **settings: Any) -> Any:
     return parsimon.attack(model, images, labels, eps, **{"budget": 20, **settings})
+
+
+def softmax(images: Pixels) -> Pixels:
+    powers = np.exp(linear(images) - linear(images).max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def changed(array: NDArray[Any], index: int, value: float) -> NDArray[Any]:
+    """A copy with something bad at one image."""
+    copy = array.copy()
+    copy[index] = value
+    return copy
+
+
+def raising(_: Pixels) -> Pixels:
+    raise KeyError("weights/7")

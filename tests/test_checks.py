@@ -7,22 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from parsimon import InputError, ModelError, ParsimonError, Parsimonious
-from small_model import IMAGES, LABELS, Pixels, attack, linear
-
-
-def softmax(images: Pixels) -> Pixels:
-    powers = np.exp(linear(images) - linear(images).max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def changed(array: NDArray[Any], index: int, value: float) -> NDArray[Any]:
-    """A copy with something bad at one image."""
-    copy = array.copy()
-    copy[index] = value
-    return copy
+from small_model import IMAGES, LABELS, Pixels, attack, changed, linear, raising, softmax
 
 
 class Lazy:
@@ -53,10 +40,6 @@ def after(calls: int, spoil: Callable[[Pixels], Any]) -> Callable[[Pixels], Any]
 def dropout() -> Callable[[Pixels], Pixels]:
     random = np.random.default_rng(0)
     return lambda images: linear(images * (random.random(images.shape) < 0.5).astype(np.float32) * 2)
-
-
-def raising(_: Pixels) -> Pixels:
-    raise KeyError("weights/7")
 
 
 def nan_at_first_row(scores: Pixels) -> Pixels:

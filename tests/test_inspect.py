@@ -13,7 +13,7 @@ from parsimon import zoo
 from parsimon.checks import Finding, inspect
 from parsimon.oracles import as_oracle
 from parsimon.threat import Scores, Threat
-from small_model import IMAGES, LABELS, Pixels, linear
+from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
 
 
 def findings(
