@@ -21,7 +21,7 @@ def live(images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]
         yield None
         return
     bar = Progress(
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=16),
         TextColumn("{task.completed:.0f}/{task.total:.0f} images"),
         TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
@@ -39,7 +39,9 @@ def live(images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]
                 return
             shown = now
             speed = tally.queries / max(now - began, 1e-9)
-            status = f"{tally.successes:,} fooled, {tally.queries:,} queries, {speed:,.0f} queries/s"
+            # Of all images, not of those that have ended: successes end first, and their share would start at 100 %.
+            fooled = f"{tally.successes / images:.1%} fooled so far"
+            status = f"{fooled}, {tally.queries:,} queries, {speed:,.0f} queries/s"
             bar.update(task, completed=tally.ended, status=status, refresh=True)
 
         yield update
