@@ -91,9 +91,8 @@ def measure(name: str, oracle: Oracle, batch_size: int, eps: float, budget: int)
 
 
 def main() -> None:
-    measure("bundled network", as_oracle(zoo.path("robust")), 32, 8 / 255, 1000)
-    measure("bundled network", as_oracle(zoo.path("robust")), 256, 8 / 255, 1000)
-    measure("perceptron", perceptron(), 256, 1 / 255, 2000)
+    measure("bundled network", as_oracle(zoo.path("robust")), 64, 8 / 255, 1000)
+    measure("perceptron", perceptron(), 256, 1 / 255, 1000)
 
 
 if __name__ == "__main__":

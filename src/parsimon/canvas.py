@@ -61,9 +61,14 @@ class Canvas:
             if isinstance(points, Images):
                 images.append((len(places), points.pixels[start:stop]))
             else:
-                self._move_base(place, points, moves)
-                if points.flips:
-                    flips.add(points.grid, len(places), place, points.flips[start:stop], points.base)
+                grid, base, blocks = points
+                drawn = self._base[place]
+                if drawn is None or drawn[1] is not base:
+                    self._move_base(place, grid, base, moves)
+                if blocks:
+                    shown = blocks[start:stop]
+                    to = range(len(places) * self._pixels, (len(places) + len(shown)) * self._pixels, self._pixels)
+                    flips.add(grid, to, shown, self._other_side(place, base, shown))
             places += [place] * (stop - start)
         self._paint(self._drawn, moves)
         places += places[:1] * (rows - len(places))
@@ -71,55 +76,55 @@ class Canvas:
         self._paint(batch, flips)
         batch = self._xp.reshape(batch, (rows, *self._shape))
         for row, pixels in images:
-            shown = to_eight_bit(pixels) if self._threat.eight_bit else pixels
-            batch[row : row + len(pixels), ...] = self._asarray(shown)
+            rounded = to_eight_bit(pixels) if self._threat.eight_bit else pixels
+            batch[row : row + len(pixels), ...] = self._asarray(rounded)
         return batch
 
-    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> None:
+    def _move_base(self, place: int, grid: Grid, base: Mask, moves: _Strokes) -> None:
+        """Draw another base: the blocks in which it differs from what is drawn, or all of it on another grid."""
         drawn = self._base[place]
-        if drawn is not None and drawn[1] is points.base:
-            return
-        if drawn is not None and (drawn[0] is points.grid or drawn[0] == points.grid):
-            changed = (drawn[1] != points.base).nonzero()[0].tolist()
-            moves.add(points.grid, None, place, changed, drawn[1])
+        if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
+            changed = (drawn[1] != base).nonzero()[0].tolist()
+            moves.add(grid, [place * self._pixels] * len(changed), changed, self._other_side(place, drawn[1], changed))
         else:
-            inside = self._asarray(points.grid.stretch(points.base).reshape(-1))
+            inside = self._asarray(grid.stretch(base).reshape(-1))
             low, high = self._extremes[0, place, :], self._extremes[1, place, :]
             self._drawn[place, :] = self._xp.where(inside, high, low)
-        self._base[place] = points.grid, points.base
+        self._base[place] = grid, base
+
+    def _other_side(self, place: int, before: Mask, blocks: Sequence[int]) -> list[int]:
+        """For each block, where the image begins, among the extremes of all places, that it is flipped to."""
+        low, high = place * self._pixels, (place + self._places) * self._pixels
+        if len(blocks) == 1:  # the usual case, kept quick
+            return [low if before[blocks[0]] else high]
+        sides: list[int] = np.where(before[np.asarray(blocks, np.intp)], low, high).tolist()
+        return sides
 
     def _paint(self, target: Any, strokes: _Strokes) -> None:
+        """Copy blocks from the extremes into the target, by flat pixel numbers."""
         flat, extremes = self._xp.reshape(target, (-1,)), self._xp.reshape(self._extremes, (-1,))
-        for grid, (rows, places, blocks, sides) in strokes.by_grid():
+        for grid, (to, blocks, source) in strokes.by_grid():
             pixels, lengths = grid.pixels_of(blocks)
-            to = np.repeat(rows * self._pixels, lengths) + pixels
-            source = np.repeat((sides * self._places + places) * self._pixels, lengths) + pixels
-            flat[self._asarray(to)] = extremes[self._asarray(source)]
+            painted = extremes[self._asarray(np.repeat(source, lengths) + pixels)]
+            flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
 
     def _asarray(self, array: NDArray[Any]) -> Any:
         return self._xp.asarray(array, device=self._device)
 
 
 class _Strokes:
-    """Blocks to repaint: in which row of a target, from which place, to which side of the ball."""
+    """Blocks to repaint: the flat number of the first pixel of the image to paint in, and of the one to copy from."""
 
     def __init__(self) -> None:
-        self._grids: dict[Grid, tuple[list[int], list[int], list[int], list[bool]]] = {}
+        self._grids: dict[Grid, tuple[list[int], list[int], list[int]]] = {}
 
-    def add(self, grid: Grid, first_row: int | None, place: int, blocks: Sequence[int], before: Mask) -> None:
-        """Flip each block from what it was `before`: in consecutive rows, or all of them in the row of the place."""
-        rows, places, all_blocks, sides = self._grids.setdefault(grid, ([], [], [], []))
-        if len(blocks) == 1:  # the usual case, kept quick
-            rows.append(place if first_row is None else first_row)
-            places.append(place)
-            all_blocks.append(blocks[0])
-            sides.append(not before[blocks[0]])
-            return
-        count = len(blocks)
-        rows += [place] * count if first_row is None else range(first_row, first_row + count)
-        places += [place] * count
-        all_blocks += blocks
-        sides += (~before[np.asarray(blocks, np.intp)]).tolist()
+    def add(self, grid: Grid, to: Iterable[int], blocks: Iterable[int], source: Iterable[int]) -> None:
+        columns = self._grids.get(grid)
+        if columns is None:
+            columns = self._grids[grid] = ([], [], [])
+        columns[0].extend(to)
+        columns[1].extend(blocks)
+        columns[2].extend(source)
 
     def by_grid(self) -> Iterable[tuple[Grid, list[NDArray[np.intp]]]]:
         for grid, columns in self._grids.items():

@@ -189,16 +189,16 @@ class Engine:
     def _evaluate(
         self, canvas: Canvas, parts: list[_Part]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        counts = [stop - start for _, start, stop in parts]
-        rows = sum(counts)
+        goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
+        rows = len(goals)
         shown = self._batch_size if self._oracle.fixed_batch else rows
         batch = canvas.draw([(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts], shown)
         scores = scores_of(self._oracle, batch)[:rows]
-        goals = np.repeat([flight.goal for flight, _, _ in parts], counts)
         with np.errstate(invalid="ignore"):  # said in a sentence below
             losses, wins, predicted = self._threat.judge(scores, goals)
         if np.isnan(losses).any():
-            bad = int(np.repeat([flight.index for flight, _, _ in parts], counts)[np.isnan(losses).argmax()])
+            indices = [flight.index for flight, start, stop in parts for _ in range(start, stop)]
+            bad = indices[int(np.isnan(losses).argmax())]
             raise ModelError(
                 f"the model returned infinite or NaN scores for a point near image {bad}; "
                 "a classifier must return numbers"

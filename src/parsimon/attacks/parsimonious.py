@@ -128,8 +128,8 @@ def _asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Gen
     try:
         family = next(search)
         while True:
-            eligible_from = family.adopted_from if adopted_only else -math.inf
-            reply = yield Ask(Corners(grid, family.base, family.flips), eligible_from=eligible_from)
+            base, flips, adopted_from = family
+            reply = yield Ask(Corners(grid, base, flips), True, adopted_from if adopted_only else -math.inf)
             family = search.send(reply.loss)
     except StopIteration as stop:
         found: Found = stop.value
