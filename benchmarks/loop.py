@@ -17,14 +17,14 @@ from parsimon.oracles import as_oracle
 from parsimon.protocol import Task
 from published_loop import Loop
 
-IMAGES, BUDGET, BATCH = 64, 1000, 32
+IMAGES, BUDGET, BATCH = 128, 500, 64
 
 
 def compare(name: str, model: Any) -> None:
     images, labels = zoo.images()
     oracle = as_oracle(model)
-    seen = np.concatenate([classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, 128, BATCH)])
-    correct = np.flatnonzero(seen == labels[:128])[:IMAGES].tolist()
+    seen = np.concatenate([classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, 256, BATCH)])
+    correct = np.flatnonzero(seen == labels[:256])[:IMAGES].tolist()
     tasks = [Task(index, images[index], int(labels[index])) for index in correct]
     threat = Threat(8 / 255)
 

@@ -131,14 +131,14 @@ def attack(
         eight_bit: See `Threat`.
         at_most: Attack only the first so many correctly classified images.
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
-        batch_size: Images in a model call; 32 on a CPU, 256 on other devices.
+        batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
         in_flight: Images attacked at once; it sets the memory that is used.
         progress: Show a live line on standard error; by default if that is a terminal.
     """
     oracle = as_oracle(model)
     threat = Threat(eps, targets is not None, loss, scores, eight_bit)
     if batch_size is None:
-        batch_size = 32 if str(oracle.device) == "cpu" else 256
+        batch_size = 64 if str(oracle.device) == "cpu" else 256
     if in_flight is None:
         in_flight = max(256, 4 * batch_size)
     attack = Parsimonious() if attack is None else attack

@@ -100,7 +100,7 @@ def command() -> None:
 @click.option("--loss", type=_choice(Loss), default="cross-entropy", show_default=True)
 @click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--batch-size", type=int, help="Images in a model call. [default: 32 on a CPU, 256 elsewhere]")
+@click.option("--batch-size", type=int, help="Images in a model call. [default: 64 on a CPU, 256 elsewhere]")
 @click.option("--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]")
 @click.option(
     "--out",
@@ -166,7 +166,7 @@ def run(
 
 @command.command()
 @_model_and_data
-@click.option("--batch-size", default=32, show_default=True, help="Images in a model call.")
+@click.option("--batch-size", default=64, show_default=True, help="Images in a model call.")
 def check(model: str, data: Path | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     pixels, labels = _read_data(data)
