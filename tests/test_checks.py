@@ -359,4 +359,4 @@ def test_an_exception_during_the_attack_is_quoted_too() -> None:
         raise ConnectionError("the service is gone")
 
     with pytest.raises(ModelError, match="ConnectionError: the service is gone"):
-        attack(after(5, fail))
+        attack(after(5, fail), batch_size=8)
