@@ -10,16 +10,13 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint format bench docs clean
+.PHONY: demo test lint format bench docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
 
 test: $(VENV)/.test  ## the tests
 	$(BIN)/python -m pytest -n $(PARALLEL)
-
-test-slow: $(VENV)/.test  ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
