@@ -99,7 +99,7 @@ def test_results_do_not_depend_on_the_batch_or_on_what_is_in_flight(
 
 
 @dataclass(frozen=True)
-class Scripted:
+class Scripted(Attack):
     """Asks for grey images of the given levels, one ask after another."""
 
     asks: tuple[tuple[tuple[float, ...], bool, float], ...]
@@ -124,7 +124,7 @@ def run_script(
 ) -> tuple[Outcome, list[list[float]], Engine]:
     attack = Scripted(asks, [])
     engine = Engine(
-        attack, CallableOracle(brightness), Threat(0.5, loss="margin"), budget=budget, batch_size=batch_size
+        attack, CallableOracle(brightness), Threat(0.75, loss="margin"), budget=budget, batch_size=batch_size
     )
     (outcome,) = engine.run([Task(0, np.full((1, 2, 2), 0.25, np.float32), 0)])
     return outcome, attack.heard, engine

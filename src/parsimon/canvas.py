@@ -11,12 +11,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import to_device
 from numpy.typing import NDArray
 
 from parsimon.blocks import Grid
 from parsimon.protocol import Corner, Corners, Image, Images, Oracle, Point
 from parsimon.setsearch import Mask
 from parsimon.threat import Threat, to_eight_bit
+
+_WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so many anew
 
 Part = tuple[int, Corners | Images, int, int]  # a place, and the points start .. stop of what its search asks
 
@@ -52,8 +55,11 @@ class Canvas:
         self._drawn[place, :] = self._extremes[0, place, :]
         self._base[place] = None
 
-    def draw(self, parts: Sequence[Part], rows: int) -> Any:
-        """A batch of `rows` images: the parts one after another, then copies of the first place as padding."""
+    def draw(self, parts: Sequence[Part], rows: int) -> tuple[Any, NDArray[np.bool_] | None]:
+        """A batch of `rows` images: the parts one after another, then copies of the first place as padding.
+
+        With it, which of the rows lie outside their ball; None where no part could.
+        """
         moves, flips = _Strokes(), _Strokes()
         images: list[tuple[int, NDArray[np.float32]]] = []
         places: list[int] = []
@@ -78,19 +84,26 @@ class Canvas:
         for row, pixels in images:
             rounded = to_eight_bit(pixels) if self._threat.eight_bit else pixels
             batch[row : row + len(pixels), ...] = self._asarray(rounded)
-        return batch
+        return batch, self._outside(batch, places) if images else None
+
+    def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
+        low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))
+        flat = self._xp.reshape(batch, (len(places), -1))
+        return np.asarray(to_device(self._xp.any((flat < low) | (flat > high), axis=1), "cpu"))
 
     def _move_base(self, place: int, grid: Grid, base: Mask, moves: _Strokes) -> None:
-        """Draw another base: the blocks in which it differs from what is drawn, or all of it on another grid."""
+        """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""
         drawn = self._base[place]
-        if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
-            changed = (drawn[1] != base).nonzero()[0].tolist()
-            moves.add(grid, [place * self._pixels] * len(changed), changed, self._other_side(place, drawn[1], changed))
-        else:
-            inside = self._asarray(grid.stretch(base).reshape(-1))
-            low, high = self._extremes[0, place, :], self._extremes[1, place, :]
-            self._drawn[place, :] = self._xp.where(inside, high, low)
         self._base[place] = grid, base
+        if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
+            changed = (drawn[1] != base).nonzero()[0]
+            if len(changed) * _WORTH_REPAINTING < grid.count:
+                blocks = changed.tolist()
+                moves.add(grid, [place * self._pixels] * len(blocks), blocks, self._other_side(place, drawn[1], blocks))
+                return
+        inside = self._asarray(grid.stretch(base).reshape(-1))
+        low, high = self._extremes[0, place, :], self._extremes[1, place, :]
+        self._drawn[place, :] = self._xp.where(inside, high, low)
 
     def _other_side(self, place: int, before: Mask, blocks: Sequence[int]) -> list[int]:
         """For each block, where the image begins, among the extremes of all places, that it is flipped to."""

@@ -11,14 +11,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.canvas import Canvas
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line
-from parsimon.protocol import Ask, Attack, Ended, Oracle, Outcome, Point, Reply, Scene, Search, Task
+from parsimon.protocol import (
+    Ask,
+    Attack,
+    Ended,
+    GradientOracle,
+    Oracle,
+    Outcome,
+    Point,
+    Reply,
+    Scene,
+    Search,
+    Task,
+)
 from parsimon.threat import Threat
 
 
@@ -42,14 +54,17 @@ class Tally:
 class _Flight:
     """One image in work."""
 
-    __slots__ = ("ask", "goal", "index", "place", "queries", "replies", "search", "sent", "uncharged", "wanted")
+    __slots__ = (
+        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "replies", "search", "sent"),
+        *("uncharged", "wanted"),
+    )
 
     def __init__(self, task: Task, place: int, search: Search) -> None:
         self.index, self.goal, self.place, self.search = task.index, task.goal, place, search
-        self.queries = self.uncharged = 0
+        self.queries = self.uncharged = self.outside = self.gradients = 0
         self.ask: Ask
         self.wanted = self.sent = 0  # of the asked points: how many the budget allows, how many were shown
-        self.replies: list[NDArray[np.float64]] = []
+        self.replies: list[Reply] = []
 
     def proceed(self, reply: Reply | None, budget: int) -> Ended | None:
         """Hand the search its reply and take its next question; how it ended if there is none."""
@@ -64,9 +79,33 @@ class _Flight:
         return None if self.wanted else "budget"
 
     def outcome(self, ended: Ended, predicted: int | None = None, point: Point | None = None) -> Outcome:
-        return Outcome(self.index, ended == "success", self.queries, ended, self.uncharged, predicted, point)
+        return Outcome(
+            self.index,
+            ended == "success",
+            self.queries,
+            ended,
+            self.uncharged,
+            self.outside,
+            self.gradients,
+            predicted,
+            point,
+        )
 
 
+class _Evaluated(NamedTuple):
+    """What the model and the threat say of a batch's rows."""
+
+    losses: NDArray[np.float64]
+    wins: NDArray[np.bool_]
+    predicted: NDArray[np.intp]
+    outside: NDArray[np.bool_] | None  # None: none is
+    gradients: NDArray[np.float32] | None  # None: none was asked for
+
+    def reply(self, start: int, stop: int) -> Reply:
+        return Reply(self.losses[start:stop], None if self.gradients is None else self.gradients[start:stop])
+
+
+Told = TypeVar("Told")
 _Part = tuple[_Flight, int, int]  # the points start .. stop of what a flight asks
 
 
@@ -93,6 +132,11 @@ class Engine:
         for name, value, least in settings:
             if not isinstance(value, Integral) or value < least:
                 raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
+        if attack.white_box and not isinstance(oracle, GradientOracle):
+            raise ModelError(
+                f"{type(attack).__name__} is a white-box attack and needs gradients, which this model does not tell: "
+                "pass a torch module, or the name of a bundled network"
+            )
         self.tally = Tally()
         self._attack, self._oracle, self._threat = attack, oracle, threat
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
@@ -157,43 +201,45 @@ class Engine:
 
     def _show(self, canvas: Canvas, parts: list[_Part]) -> Iterator[tuple[_Flight, Outcome | None]]:
         """Show the parts to the model. Each flight with its outcome, or with None where it has more to ask."""
-        losses, wins, predicted = self._evaluate(canvas, parts)
-        hits = deque(np.flatnonzero(wins).tolist())
+        evaluated = self._evaluate(canvas, parts)
+        hits = deque(np.flatnonzero(evaluated.wins).tolist())
         row = 0
         for flight, start, stop in parts:
             end = row + stop - start
             first = None
             while hits and hits[0] < end:
                 hit = hits.popleft()
-                if first is None and losses[hit] >= flight.ask.eligible_from:
+                if first is None and evaluated.losses[hit] >= flight.ask.eligible_from:
                     first = hit
             if first is not None:
-                self._count(flight, first - row + 1)
+                self._count(flight, evaluated, row, first + 1)
                 point = flight.ask.points.point(start + first - row)
-                yield flight, flight.outcome("success", int(predicted[first]), point)
+                yield flight, flight.outcome("success", int(evaluated.predicted[first]), point)
             else:
-                self._count(flight, end - row)
-                yield flight, self._answer(flight, losses[row:end])
+                self._count(flight, evaluated, row, end)
+                yield flight, self._answer(flight, evaluated.reply(row, end))
             row = end
 
-    def _answer(self, flight: _Flight, losses: NDArray[np.float64]) -> Outcome | None:
-        flight.replies.append(losses)
+    def _answer(self, flight: _Flight, reply: Reply) -> Outcome | None:
+        flight.replies.append(reply)
         if flight.sent < flight.wanted:
             return None
         if flight.wanted < flight.ask.points.size:
             return flight.outcome("budget")
-        reply = Reply(losses if len(flight.replies) == 1 else np.concatenate(flight.replies))
-        ended = flight.proceed(reply, self._budget)
+        ended = flight.proceed(_joined(flight.replies), self._budget)
         return flight.outcome(ended) if ended else None
 
-    def _evaluate(
-        self, canvas: Canvas, parts: list[_Part]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+    def _evaluate(self, canvas: Canvas, parts: list[_Part]) -> _Evaluated:
         goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
         rows = len(goals)
         shown = self._batch_size if self._oracle.fixed_batch else rows
-        batch = canvas.draw([(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts], shown)
-        scores = scores_of(self._oracle, batch)[:rows]
+        drawing = [(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts]
+        batch, outside = canvas.draw(drawing, shown)
+        gradients = None
+        if self._attack.white_box and any(flight.ask.gradient for flight, _, _ in parts):
+            scores, gradients = self._pull_back(batch, goals)
+        else:
+            scores = scores_of(self._oracle, batch)[:rows]
         with np.errstate(invalid="ignore"):  # said in a sentence below
             losses, wins, predicted = self._threat.judge(scores, goals)
         if np.isnan(losses).any():
@@ -203,17 +249,39 @@ class Engine:
                 f"the model returned infinite or NaN scores for a point near image {bad}; "
                 "a classifier must return numbers"
             )
+        if outside is not None:
+            outside = outside[:rows]
+            wins &= ~outside
         self.tally.rows += rows
         self.tally.padding += shown - rows
         self.tally.calls += 1
-        return losses, wins, predicted
+        return _Evaluated(losses, wins, predicted, outside, gradients)
 
-    def _count(self, flight: _Flight, queries: int) -> None:
+    def _pull_back(self, batch: Any, goals: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Scores and gradients of the rows that have a goal; those that fill the batch have none."""
+        rows = len(goals)
+
+        def slope(scores: NDArray[Any]) -> NDArray[np.float64]:
+            of_all = np.zeros(scores.shape)
+            of_all[:rows] = self._threat.slope(scores[:rows], goals)
+            return of_all
+
+        oracle = self._oracle
+        assert isinstance(oracle, GradientOracle), "else it was refused in the beginning"
+        scores, gradients = _told(lambda: oracle.pull_back(batch, slope), batch)
+        return _checked_scores(scores, len(batch))[:rows], gradients[:rows]
+
+    def _count(self, flight: _Flight, evaluated: _Evaluated, start: int, stop: int) -> None:
+        """Count the rows that a flight is told of."""
         if flight.ask.charged:
-            flight.queries += queries
-            self.tally.queries += queries
+            flight.queries += stop - start
+            self.tally.queries += stop - start
         else:
-            flight.uncharged += queries
+            flight.uncharged += stop - start
+        if evaluated.outside is not None:
+            flight.outside += int(np.count_nonzero(evaluated.outside[start:stop]))
+        if flight.ask.gradient:
+            flight.gradients += stop - start
 
     def _land(self, outcome: Outcome) -> Outcome:
         self.tally.ended += 1
@@ -221,19 +289,37 @@ class Engine:
         return outcome
 
 
+def _joined(replies: list[Reply]) -> Reply:
+    """The replies to the parts of one question as the reply to all of it."""
+    if len(replies) == 1:
+        return replies[0]
+    gradients = [reply.gradient for reply in replies if reply.gradient is not None]
+    return Reply(
+        np.concatenate([reply.loss for reply in replies]), np.concatenate(gradients) if gradients else None
+    )
+
+
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
     """The oracle's scores, if it answers and they have the shape of scores."""
+    return _checked_scores(_told(lambda: oracle(batch), batch), len(batch))
+
+
+def _told(ask: Callable[[], Told], batch: Any) -> Told:
+    """What the model says; whatever it raises is the model's failure."""
     try:
-        scores = np.asarray(oracle(batch))
+        return ask()
     except ParsimonError:
         raise
     except Exception as error:
         reason = first_line(error)
         raise ModelError(f"the model failed on images of shape {tuple(batch.shape)}: {reason}") from error
-    if scores.ndim != 2 or len(scores) != len(batch) or scores.shape[1] < 2:
+
+
+def _checked_scores(answer: Any, rows: int) -> NDArray[Any]:
+    scores = np.asarray(answer)
+    if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
         raise ModelError(
-            f"the model must return scores of shape (images, classes), here ({len(batch)}, at least 2); "
-            f"got {scores.shape}"
+            f"the model must return scores of shape (images, classes), here ({rows}, at least 2); got {scores.shape}"
         )
     if scores.dtype.kind not in "fiu":
         raise ModelError(f"the model must return scores that are real numbers; got an array of {scores.dtype}")

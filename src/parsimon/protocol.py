@@ -8,21 +8,30 @@ How queries are counted, in one place:
   same breath is evaluated perhaps, but not counted, since an attacker who asks one at a time would not have asked it;
 - classifying the clean images and the checks before a run are not queries of any search and are not counted;
 - rows that only fill a model batch to its fixed shape are not queries.
+
+Some published attacks do what this rule does not foresee. It is allowed, and counted apart for each image:
+
+- `uncharged`: evaluations that the attack asks for without being charged, such as success checks of an iterate;
+- `outside`: those of all its evaluations whose image lies outside the ball, such as probes; none of them is a success;
+- `gradients`: those that also told the gradient, which only a white-box attack may ask for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.blocks import Grid
+from parsimon.errors import InputError
 from parsimon.setsearch import Mask
-from parsimon.threat import Threat
+from parsimon.threat import Loss, Threat
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
 
@@ -49,7 +58,7 @@ class Corners(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Any images (n, channels, rows, columns)."""
+    """Any images (n, channels, rows, columns), in the ball or not."""
 
     pixels: NDArray[np.float32]
 
@@ -81,17 +90,20 @@ class Ask(NamedTuple):
 
     `charged`: whether it counts against the budget. `eligible_from`: a success whose loss is below this does not end
     the attack (-inf: every success does; +inf: none does). Both say in the open what a published attack does quietly.
+    `gradient`: whether a white-box attack wants the loss's gradient too.
     """
 
     points: Corners | Images
     charged: bool = True
     eligible_from: float = -math.inf
+    gradient: bool = False
 
 
 class Reply(NamedTuple):
     """The losses of what was asked, in its order. Larger is always better for the attacker."""
 
     loss: NDArray[np.float64]
+    gradient: NDArray[np.float32] | None = None  # with respect to each image, if it was asked for
 
 
 Search = Generator[Ask, Reply, None]
@@ -111,11 +123,41 @@ class Scene:
         channels, height, width = self.image.shape
         return channels, height, width
 
+    @cached_property
+    def bounds(self) -> tuple[Image, Image]:
+        """The lowest and the highest image of the ball."""
+        return self.threat.bounds(self.image)
 
-class Attack(Protocol):
-    """A frozen dataclass whose fields are its settings."""
+    def project(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The nearest image of the ball, or images."""
+        low, high = self.bounds
+        return np.minimum(np.maximum(pixels, low), high)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search: ...
+
+class Attack(ABC):
+    """A frozen dataclass whose fields are its settings, with one generator about one image.
+
+    It asks, is told the losses, and knows nothing of batches, devices, counting or stopping. Whatever it draws at random
+    it draws from `rng`, so that the same replies always lead to the same questions.
+    """
+
+    white_box: ClassVar[bool] = False  # whether it may ask for gradients
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # settings by the name of the experiment they come from
+
+    @abstractmethod
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        """Ask until there is nothing left to ask; the engine ends it at its first success or when the budget is gone."""
+
+    def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (for those that override it)
+        """The loss that it climbs where the user does not choose one."""
+        return "cross-entropy"
+
+    @classmethod
+    def preset(cls, name: str, **settings: Any) -> Self:
+        """The attack as in a published experiment, but for the given settings."""
+        if name not in cls.presets:
+            raise InputError(f"{cls.__name__} has the presets {', '.join(cls.presets) or '(none)'}; got {name!r}")
+        return cls(**{**cls.presets[name], **settings})
 
 
 class Oracle(Protocol):
@@ -136,6 +178,14 @@ class Oracle(Protocol):
     def __call__(self, images: Any) -> NDArray[Any]: ...
 
 
+@runtime_checkable
+class GradientOracle(Oracle, Protocol):
+    """A model that also tells gradients, for white-box attacks."""
+
+    def pull_back(self, images: Any, slope: Callable[[NDArray[Any]], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The scores, and the gradient with respect to the images of what has this slope with respect to the scores."""
+
+
 Model = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
@@ -153,12 +203,14 @@ Ended = Literal["success", "budget", "exhausted", "interrupted"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one image."""
+    """What became of one image. The counts are explained at the top of this module."""
 
     index: int
     success: bool
     queries: int
     ended: Ended
     uncharged: int = 0
+    outside: int = 0
+    gradients: int = 0
     predicted: int | None = None  # the class at the point of success
     point: Point | None = None

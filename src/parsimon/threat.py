@@ -72,21 +72,43 @@ class Threat:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
         """For each row its loss, whether it is a success, and the class that the model sees."""
         rows = np.arange(len(scores))
-        logits = np.asarray(scores, np.float64)
-        if self.scores == "probabilities":
-            logits = np.log(np.maximum(logits, _TINY))
+        logits = self._logits(scores)
         predicted = logits.argmax(axis=1)
         at_goal = logits[rows, goals]
         if self.loss == "margin":
-            others = logits.copy()
-            others[rows, goals] = -np.inf
-            away = others.max(axis=1) - at_goal
+            away = _without(logits, goals).max(axis=1) - at_goal
         else:
             top = logits.max(axis=1)
             away = top + np.log(np.exp(logits - top[:, None]).sum(axis=1)) - at_goal
         if self.targeted:
             return -away, predicted == goals, predicted
         return away, predicted != goals, predicted
+
+    def slope(self, scores: NDArray[Any], goals: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The derivative of each row's loss with respect to its scores."""
+        rows = np.arange(len(scores))
+        logits = self._logits(scores)
+        if self.loss == "margin":
+            slope = np.zeros_like(logits)
+            slope[rows, _without(logits, goals).argmax(axis=1)] = 1
+        else:
+            slope = np.exp(logits - logits.max(axis=1, keepdims=True))
+            slope /= slope.sum(axis=1, keepdims=True)
+        slope[rows, goals] -= 1
+        if self.scores == "probabilities":
+            slope /= np.maximum(scores, _TINY)
+        return -slope if self.targeted else slope
+
+    def _logits(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        numbers = np.asarray(scores, np.float64)
+        return np.log(np.maximum(numbers, _TINY)) if self.scores == "probabilities" else numbers
+
+
+def _without(logits: NDArray[np.float64], goals: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The logits of the other classes."""
+    others = logits.copy()
+    others[np.arange(len(logits)), goals] = -np.inf
+    return others
 
 
 def from_levels(levels: NDArray[np.float32]) -> NDArray[np.float32]:

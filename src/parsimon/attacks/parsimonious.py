@@ -10,14 +10,14 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from parsimon import setsearch
 from parsimon.blocks import Grid, first_grid
 from parsimon.errors import InputError
-from parsimon.protocol import Ask, Corners, Reply, Scene, Search
+from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
 from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
 
 Behaviour = Literal["paper", "published"]
@@ -25,7 +25,7 @@ Greedy = Literal["lazy", "naive", "stochastic"]
 
 
 @dataclass(frozen=True)
-class Parsimonious:
+class Parsimonious(Attack):
     """The paper's attack; its one hyperparameter is the size of the first blocks.
 
     Attributes:
@@ -49,6 +49,13 @@ class Parsimonious:
     max_iterations: int = 1
     greedy: Greedy = "lazy"
     delete_zero: bool = True
+
+    presets: ClassVar = {
+        "cifar10": {"block": 4},
+        "imagenet": {"block": 32, "noise": (256, 256)},
+        "published-cifar10": {"behaviour": "published", "block": 4},
+        "published-imagenet": {"behaviour": "published", "block": 32, "noise": (256, 256), "delete_zero": False},
+    }
 
     def __post_init__(self) -> None:
         if self.behaviour not in get_args(Behaviour):

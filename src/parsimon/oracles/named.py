@@ -9,12 +9,13 @@ from typing import Any
 
 from parsimon import zoo
 from parsimon.errors import InputError, ModelError, first_line
+from parsimon.oracles.bundled import BundledOracle
 
 
 def open_model(name: str) -> Any:
     """The model that is named: `robust`, `model.onnx`, or `package.module:function`, called without arguments."""
     if name in zoo.NAMES:
-        return zoo.path(name)
+        return BundledOracle(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
     if Path(name).exists() or Path(name).suffix:

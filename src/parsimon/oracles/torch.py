@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from parsimon.errors import ModelError, require
 
 
 class TorchOracle:
-    """Shows images to a torch module in evaluation mode, without gradients, and leaves the module as it was found."""
+    """Shows images to a torch module in evaluation mode, and leaves the module as it was found."""
 
     # Kernels are picked by the shape of the batch, and round differently.
     fixed_batch = True
@@ -28,13 +28,29 @@ class TorchOracle:
 
     def __call__(self, images: Any) -> NDArray[Any]:
         with self._torch.no_grad(), _evaluating(self._module):
-            scores = self._module(images.to(self._dtype))
+            return self._numpy(self._scores(images.to(self._dtype)))
+
+    def pull_back(self, images: Any, slope: Callable[[NDArray[Any]], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Scores, and gradients with respect to the images; those of the weights are left alone."""
+        with self._torch.enable_grad(), _evaluating(self._module):
+            leaves = images.to(self._dtype).detach().requires_grad_()
+            scores = self._scores(leaves)
+            told = self._numpy(scores)
+            weights = self._torch.as_tensor(slope(told), dtype=scores.dtype, device=scores.device)
+            (gradients,) = self._torch.autograd.grad(scores, leaves, weights)
+        return told, self._numpy(gradients)
+
+    def _scores(self, images: Any) -> Any:
+        scores = self._module(images)
         if not isinstance(scores, self._torch.Tensor):
             raise ModelError(
                 f"the module must return one tensor of scores (images, classes); got {type(scores).__name__}. "
                 "Wrap it in a module or a function that returns the scores alone."
             )
-        return np.asarray(scores.detach().to("cpu", self._torch.float32))
+        return scores
+
+    def _numpy(self, tensor: Any) -> NDArray[Any]:
+        return np.asarray(tensor.detach().to("cpu", self._torch.float32))
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""Bandits: Ilyas, Engstrom and Madry, *Prior Convictions: Black-box Adversarial Attacks with Bandits and Priors* (2019).
+
+Gradients change little from step to step (the time prior) and from pixel to pixel (the data prior). So a direction is
+kept over the steps, on tiles instead of pixels, and improved by online convex optimisation with two queries a step
+(their Algorithm 2); the image follows its sign (Algorithm 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import InputError
+from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
+
+Prior = NDArray[np.float32]  # (channels, tiles)
+
+
+@dataclass(frozen=True)
+class Bandits(Attack):
+    """Bandits with time and data priors, for the L-infinity ball. Defaults: the paper's for CIFAR-10.
+
+    As published, the check of each new image is free, and the probes, which may leave the ball, are not tested for
+    success. The result counts the former as `uncharged` and the latter as `outside`.
+
+    Attributes:
+        online_step: Learning rate of the online convex optimisation.
+        step: Length of the image's step at each pixel.
+        exploration: Expected length of the noise that is added to the prior and taken from it.
+        probe: Distance from the image at which the loss is asked.
+        tile: Rows and columns of the prior, which is stretched to the image by nearest neighbour.
+        strict: Charge every evaluation.
+    """
+
+    online_step: float = 0.1
+    step: float = 0.01
+    exploration: float = 0.1
+    probe: float = 0.1
+    tile: int = 16
+    strict: bool = False
+
+    presets: ClassVar = {
+        "cifar10": {},
+        "imagenet-0.05": {"online_step": 100.0, "step": 0.01, "exploration": 1.0, "probe": 0.1, "tile": 50},
+        "imagenet-0.03": {"online_step": 100.0, "step": 0.005, "exploration": 1.0, "probe": 1.0, "tile": 50},
+        "imagenet-0.01": {"online_step": 100.0, "step": 0.001, "exploration": 0.1, "probe": 1.0, "tile": 50},
+        "imagenet-targeted": {"online_step": 1.0, "step": 0.001, "exploration": 1.0, "probe": 0.1, "tile": 50},
+    }
+
+    def __post_init__(self) -> None:
+        if min(self.online_step, self.step, self.exploration, self.probe) <= 0 or self.tile < 1:
+            raise InputError(f"every setting of Bandits must be above 0, and tile at least 1; got {self}")
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        channels, height, width = scene.shape
+        rows, columns = min(self.tile, height), min(self.tile, width)
+        tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
+        image = scene.image
+        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent.
+        dual = np.zeros((channels, rows * columns), np.float32)
+        while True:
+            gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
+            dual += np.float32(self.online_step) * gradient
+            image = scene.project(image + np.float32(self.step) * np.sign(dual).take(tile_of_pixel, axis=1))
+            yield Ask(Images(image[None]), charged=self.strict)
+
+    def _estimate(
+        self, image: Image, prior: Prior, tile_of_pixel: NDArray[np.intp], rng: np.random.Generator
+    ) -> Generator[Ask, Reply, Prior]:
+        """The gradient, with respect to the prior, of the loss in the prior's direction (Algorithm 2)."""
+        noise = rng.standard_normal(prior.shape, np.float32)
+        noise *= np.float32(self.exploration / math.sqrt(noise.size))
+        probes = np.stack([prior + noise, prior - noise]).take(tile_of_pixel, axis=2)
+        for probe in probes:
+            probe *= np.float32(self.probe / np.linalg.norm(probe))
+        probes += image
+        above, below = (yield Ask(Images(probes), eligible_from=math.inf)).loss.tolist()
+        noise *= np.float32((above - below) / (self.probe * self.exploration))
+        return noise

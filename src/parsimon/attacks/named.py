@@ -1,0 +1,51 @@
+"""An attack by what a person types: `nes`, `bandits:imagenet-0.05`, `square,share=0.3`, `nes:cifar10,strict=true`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from parsimon.attacks import ATTACKS
+from parsimon.errors import InputError
+from parsimon.protocol import Attack
+
+
+def open_attack(text: str) -> Attack:
+    """The attack that is named: its name, perhaps a preset after a colon, perhaps settings after commas."""
+    head, *assignments = text.split(",")
+    name, _, preset = head.strip().partition(":")
+    if name not in ATTACKS:
+        raise InputError(f"there is no attack {name!r}: choose one of {', '.join(ATTACKS)}")
+    attack = ATTACKS[name]
+    settings = dict(_setting(name, attack, assignment) for assignment in assignments)
+    return attack.preset(preset, **settings) if preset else attack(**settings)
+
+
+def _setting(name: str, attack: type[Attack], assignment: str) -> tuple[str, Any]:
+    key, equals, text = (part.strip() for part in assignment.partition("="))
+    fields: dict[str, Any] = getattr(attack, "__dataclass_fields__", {})
+    if not equals or key not in fields:
+        known = ", ".join(f"{field}=..." for field in fields) or "(none)"
+        raise InputError(f"the settings of {name} are {known}; got {assignment!r}")
+    hint = get_type_hints(attack)[key]
+    try:
+        return key, _value(text, hint)
+    except (ValueError, ArithmeticError, KeyError):
+        kind = getattr(hint, "__name__", str(hint))
+        raise InputError(f"{key} of {name} must be of type {kind}; got {text!r}") from None
+
+
+def _value(text: str, hint: Any) -> Any:
+    kinds = get_args(hint) or (hint,)
+    if NoneType in kinds and text == "none":
+        return None
+    if bool in kinds:
+        return {"true": True, "false": False}[text]
+    if any(get_origin(kind) is tuple for kind in (hint, *kinds)):  # 256x256
+        return tuple(int(side) for side in text.split("x"))
+    if int in kinds:
+        return int(text)
+    if float in kinds:
+        return float(Fraction(text))
+    return text

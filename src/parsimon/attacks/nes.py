@@ -1,0 +1,93 @@
+"""NES: Ilyas, Engstrom, Athalye and Lin, *Black-box Adversarial Attacks with Limited Queries and Information* (2018).
+
+Estimate the gradient from the losses at random points around the image, as natural evolution strategies do; step by
+its sign; project into the ball. The paper that parsimon grows out of runs two implementations of it, which differ in
+settings alone: its first authors', with momentum and an annealed step, and that of Bandits' authors, without either,
+whose probe is given by its expected length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from parsimon.errors import InputError
+from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
+
+_PLATEAU = 5  # steps over which the loss must rise
+_LEAST_STEP = 5e-5
+
+
+@dataclass(frozen=True)
+class NES(Attack):
+    """Natural evolution strategies with antithetic samples. Defaults: the paper's for CIFAR-10.
+
+    Attributes:
+        samples: Probes for each estimate of the gradient, in pairs on opposite sides of the image.
+        sigma: Standard deviation of the noise at each pixel; with `by_length`, the expected length of the noise.
+        by_length: Divide sigma by the square root of the number of pixels, as Bandits' authors do.
+        step: Length of a step at each pixel.
+        momentum: Share of the former direction in the next one.
+        anneal: Halve the step when the mean loss of the probes has not risen over the last five estimates.
+        strict: Charge the check of each new image too. As published, only probes are charged.
+    """
+
+    samples: int = 100
+    sigma: float = 0.001
+    by_length: bool = False
+    step: float = 0.01
+    momentum: float = 0.9
+    anneal: bool = True
+    strict: bool = False
+
+    presets: ClassVar = {
+        "cifar10": {},
+        "imagenet-0.05": {"sigma": 0.1, "by_length": True, "step": 0.01, "momentum": 0.0, "anneal": False},
+        "imagenet-0.03": {"sigma": 1.0, "by_length": True, "step": 0.005, "momentum": 0.0, "anneal": False},
+        "imagenet-0.01": {"sigma": 1.0, "by_length": True, "step": 0.001, "momentum": 0.0, "anneal": False},
+        "imagenet-targeted": {"samples": 50, "momentum": 0.7},
+    }
+
+    def __post_init__(self) -> None:
+        if self.samples < 2 or self.samples % 2:
+            raise InputError(f"samples come in pairs, so their number must be even and at least 2; got {self.samples}")
+        if self.sigma <= 0 or self.step <= 0 or not 0 <= self.momentum < 1:
+            raise InputError(
+                "sigma and step must be above 0, and momentum at least 0 and below 1; "
+                f"got {self.sigma}, {self.step} and {self.momentum}"
+            )
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        image, step = scene.image, self.step
+        direction = np.zeros_like(image)
+        losses: list[float] = []
+        while True:
+            gradient, loss = yield from self._estimate(image, rng)
+            direction = self.momentum * direction + (1 - self.momentum) * gradient
+            losses = [*losses, loss][-_PLATEAU:]
+            if self.anneal and len(losses) == _PLATEAU and losses[-1] < losses[0]:
+                step = max(step / 2, _LEAST_STEP)
+                losses = []
+            image = scene.project(image + np.float32(step) * np.sign(direction))
+            yield Ask(Images(image[None]), charged=self.strict)
+
+    def _estimate(self, image: Image, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Image, float]]:
+        """The gradient up to a factor that its sign does not feel, and the mean loss of the probes.
+
+        A pair at a time: all probes of an estimate at once would be a hundred images for each image in flight.
+        """
+        sigma = np.float32(self.sigma / math.sqrt(image.size) if self.by_length else self.sigma)
+        gradient, total = np.zeros_like(image), 0.0
+        for _ in range(self.samples // 2):
+            noise = rng.standard_normal(image.shape, np.float32)
+            shift = sigma * noise
+            probes = Images(np.stack([image + shift, image - shift]))
+            above, below = (yield Ask(probes, eligible_from=math.inf)).loss.tolist()
+            noise *= np.float32(above - below)
+            gradient += noise
+            total += above + below
+        return gradient, total / self.samples

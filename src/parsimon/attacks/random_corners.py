@@ -1,0 +1,26 @@
+"""Random corners of the ball, one after another: the floor that every attack must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parsimon.blocks import first_grid
+from parsimon.protocol import Ask, Attack, Corners, Scene, Search
+
+
+@dataclass(frozen=True)
+class RandomCorners(Attack):
+    """Each query is a corner drawn anew, constant on blocks.
+
+    Attributes:
+        block: Side of the blocks; None: as the first ones of `Parsimonious`.
+    """
+
+    block: int | None = None
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        grid = first_grid(scene.shape, self.block)
+        while True:
+            yield Ask(Corners(grid, rng.random(grid.count) < 0.5))

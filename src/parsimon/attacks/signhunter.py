@@ -1,0 +1,47 @@
+"""SignHunter: Al-Dujaili and O'Reilly, *Sign Bits Are All You Need for Black-Box Attacks* (ICLR 2020).
+
+Find the signs of the gradient by divide and conquer: flip all of them, then each half, then each quarter, down to
+single pixels, and keep a flip that does not lower the loss (their Algorithm 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from parsimon.protocol import Ask, Attack, Images, Scene, Search
+
+
+@dataclass(frozen=True)
+class SignHunter(Attack):
+    """SignHunter with steps of eps. It has no settings and draws nothing at random."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        origin, eps = scene.image, np.float32(scene.threat.eps)
+        signs = np.ones(origin.size, np.float32)
+        highest = -math.inf
+        while True:
+            best = scene.project(origin + eps * signs.reshape(scene.shape))
+            if highest == -math.inf:
+                highest = (yield Ask(Images(best[None]))).loss[0]
+            for part in _parts(origin.size):
+                signs[part] *= -1
+                candidate = scene.project(origin + eps * signs.reshape(scene.shape))
+                loss = (yield Ask(Images(candidate[None]))).loss[0]
+                if loss >= highest:
+                    best, highest = candidate, loss
+                else:
+                    signs[part] *= -1
+            # With every pixel tried, go on from the best image: a flip there leads back to the pixel's own value.
+            origin = best
+
+
+def _parts(size: int) -> list[slice]:
+    """The whole, its halves, its quarters, down to single elements."""
+    parts = []
+    for level in range(math.ceil(math.log2(size)) + 1):
+        length = math.ceil(size / 2**level)
+        parts += [slice(start, start + length) for start in range(0, size, length)]
+    return parts

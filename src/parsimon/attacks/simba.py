@@ -1,0 +1,76 @@
+"""SimBA: Guo, Gardner, You, Wilson and Weinberger, *Simple Black-box Adversarial Attacks* (ICML 2019).
+
+Take the directions of an orthonormal basis in random order; step back along each, or else forth, and keep the step if
+the loss has risen (their Algorithm 1). The basis is that of pixels, or of low frequencies of the discrete cosine
+transform. Published for the L2 norm; here, as in the authors' code with a bound, what is shown is projected into the
+L-infinity ball.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import InputError
+from parsimon.protocol import Ask, Attack, Images, Scene, Search
+
+Basis = Literal["pixel", "dct"]
+
+
+@dataclass(frozen=True)
+class SimBA(Attack):
+    """SimBA within the L-infinity ball.
+
+    Attributes:
+        basis: `pixel`, or `dct` for low frequencies.
+        step: Length of a step along a direction.
+        frequencies: For `dct`: the lowest part of the frequencies along each side (the paper's r).
+    """
+
+    basis: Basis = "dct"
+    step: float = 0.2
+    frequencies: float = 1 / 8
+
+    presets: ClassVar = {
+        "imagenet-pixel": {"basis": "pixel"},
+        "imagenet-dct": {"basis": "dct", "frequencies": 1 / 8},
+    }
+
+    def __post_init__(self) -> None:
+        if self.basis not in get_args(Basis):
+            raise InputError(f"basis must be one of {', '.join(get_args(Basis))}; got {self.basis!r}")
+        if self.step <= 0 or not 0 < self.frequencies <= 1:
+            raise InputError(
+                "step must be above 0, and frequencies above 0 and at most 1; "
+                f"got {self.step} and {self.frequencies}"
+            )
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        channels, height, width = scene.shape
+        down, across = (self._directions(side) for side in (height, width))
+        directions = channels, len(down), len(across)
+        image = scene.image
+        highest = (yield Ask(Images(image[None]))).loss[0]
+        while True:
+            for number in rng.permutation(math.prod(directions)):
+                channel, row, column = np.unravel_index(number, directions)
+                step = np.float32(self.step) * np.outer(down[row], across[column])
+                for sign in (-1, 1):
+                    candidate = image.copy()
+                    candidate[channel] += sign * step
+                    loss = (yield Ask(Images(scene.project(candidate)[None]))).loss[0]
+                    if loss > highest:
+                        image, highest = candidate, loss
+                        break
+
+    def _directions(self, side: int) -> NDArray[np.float32]:
+        """The basis along one side, a row each."""
+        if self.basis == "pixel":
+            return np.eye(side, dtype=np.float32)
+        frequency = np.arange(max(1, round(self.frequencies * side)))[:, None]
+        waves = np.cos(math.pi / side * (np.arange(side) + 0.5) * frequency)
+        return (waves / np.linalg.norm(waves, axis=1, keepdims=True)).astype(np.float32)
