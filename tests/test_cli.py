@@ -101,17 +101,17 @@ def test_help_says_what_the_command_is_for_and_what_it_can_do(tmp_path: Path) ->
 def test_help_of_run_names_its_options_and_teaches(tmp_path: Path) -> None:
     text = " ".join(run(tmp_path, "run", "--help").stdout.split())
     options = (
-        "--model --data --scores --images --eps --budget --behaviour --block --targeted --loss --eight-bit --seed "
+        "--model --data --scores --images --eps --budget --attack --targeted --loss --eight-bit --seed "
         "--batch-size --in-flight --out"
     )
     for option in options.split():
         assert f"{option} " in text
     for words in (
         "default: 8/255",
-        "paper|published",
+        "bandits:imagenet-0.05",
         "package.module:function",
         "parsimon run --model",
-        "results.csv",
+        "parsimon-results",
     ):
         assert words in text
 
@@ -206,7 +206,7 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
 
     options = [
         *["--model", "mine:probabilities", "--data", "levels.npz", "--scores", "probabilities", "--images", "4"],
-        *["--eps", "10/255", "--budget", "77", "--behaviour", "published", "--block", "2", "--targeted"],
+        *["--eps", "10/255", "--budget", "77", "--attack", "parsimonious,behaviour=published,block=2", "--targeted"],
         *["--loss", "margin", "--eight-bit", "--seed", "9", "--batch-size", "5", "--in-flight", "2", "--out", "out"],
     ]
     ran = run(folder, "run", *options)
@@ -225,7 +225,7 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
         at_most=4,
         seed=9,
     )
-    assert "eps 10/255, targeted, margin, at most 77 queries an image" in ran.stdout
+    assert "eps 10/255, targeted, 4 images, at most 77 queries an image" in ran.stdout
     expected = [(outcome.index, outcome.queries, outcome.ended) for outcome in result.outcomes]
     rows = table_of(folder / "out")
     assert [(int(row["image"]), int(row["queries"]), row["ended"]) for row in rows] == expected

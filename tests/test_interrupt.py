@@ -117,9 +117,9 @@ def test_ctrl_c_keeps_what_is_finished_and_names_what_is_not(tmp_path: Path, in_
         else:
             assert mine == undisturbed
     assert 0 < unfinished < len(whole["rows"])
-    assert f"Interrupted: {unfinished} of the images unfinished" in cut["text"]
+    assert f"Unfinished images, counted as not fooled so far: Parsimonious {unfinished}." in cut["text"]
     assert ">=" in cut["text"]
-    assert "Interrupted" not in whole["text"]
+    assert "Unfinished" not in whole["text"]
 
 
 def test_ctrl_c_in_the_command_writes_what_is_finished_and_exits_with_130(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_ctrl_c_in_the_command_writes_what_is_finished_and_exits_with_130(tmp_pa
     options = ["--eps", "0.03", "--budget", "200", "--batch-size", "4", "--out"]
     for number, run in enumerate(whole_and_cut(tmp_path, "-m", "parsimon", "run", *data, *options, "out")):
         assert run.code == (0, 130)[number]
-        assert ("Interrupted" in run.out) == bool(number)
+        assert ("Unfinished" in run.out) == bool(number)
         assert "Traceback" not in run.err
         tables.append((tmp_path / "out" / "results.csv").read_text().splitlines())
         (tmp_path / "out").rename(tmp_path / f"out{number}")

@@ -21,6 +21,7 @@ from conftest import Bundled
 from parsimon import zoo
 from parsimon.errors import InputError, MissingExtraError, ModelError, require
 from parsimon.oracles import CallableOracle, as_oracle
+from parsimon.oracles.bundled import BundledOracle
 from parsimon.oracles.named import open_model
 from parsimon.oracles.onnx import OnnxOracle
 from parsimon.oracles.torch import TorchOracle
@@ -262,7 +263,7 @@ class Method:
     [
         (lambda: zoo.path("robust"), OnnxOracle),
         (lambda: str(zoo.path("robust")), OnnxOracle),
-        (lambda: "robust", OnnxOracle),
+        (lambda: "robust", BundledOracle),
         (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), OnnxOracle),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), TorchOracle),
         (lambda: a_function, CallableOracle),
@@ -299,8 +300,8 @@ def test_only_what_is_asked_is_shown_to_a_function() -> None:
 # --- what a person types --------------------------------------------------------------------------------------------
 
 
-def test_the_name_of_a_bundled_network_is_its_file() -> None:
-    assert open_model("robust") == zoo.path("robust")
+def test_the_name_of_a_bundled_network_opens_it() -> None:
+    assert isinstance(open_model("robust"), BundledOracle)
 
 
 def test_a_file_is_its_path(tmp_path: Path) -> None:

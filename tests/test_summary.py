@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsimon.protocol import Ended, Outcome
-from parsimon.report.table import as_text, results_table
-from parsimon.summary import Summary, summarise, wilson_interval
+from parsimon.summary import mean_where_both, summarise, wilson_interval
 
 property_test = settings(max_examples=200, deadline=None, database=None)
 
@@ -100,68 +99,56 @@ def test_no_images_tell_nothing() -> None:
 def test_mean_and_median_are_over_successes_and_the_rate_is_over_all() -> None:
     outcomes = [outcome(0, "success", 10), outcome(1, "budget", 500), outcome(3, "success", 40)]
     outcomes += [outcome(7, "success", 13), outcome(8, "exhausted", 77)]
-    assert summarise(outcomes) == Summary(attacked=5, successes=3, unfinished=0, queries=640, mean=21, median=13)
-    assert summarise(outcomes).success_rate == 0.6
+    summary = summarise(outcomes, 500)
+    assert (summary.attacked, summary.successes, summary.unfinished, summary.queries) == (5, 3, 0, 640)
+    assert (summary.mean, summary.median, summary.success_rate) == (21, 13, 0.6)
 
 
 def test_the_median_of_an_even_number_lies_between_the_middle_two() -> None:
-    assert summarise([outcome(index, "success", queries) for index, queries in enumerate((1, 100, 4, 8))]).median == 6
+    outcomes = [outcome(index, "success", queries) for index, queries in enumerate((1, 100, 4, 8))]
+    assert summarise(outcomes, 100).median == 6
+
+
+def test_the_mean_of_all_counts_a_failure_at_the_budget_even_if_it_ended_before() -> None:
+    outcomes = [outcome(0, "success", 10), outcome(1, "budget", 100), outcome(2, "exhausted", 7)]
+    assert summarise(outcomes, 100).mean_of_all == 70
+    assert summarise([*outcomes, outcome(3, "interrupted", 5)], 100).mean_of_all is None
 
 
 def test_without_a_success_there_is_no_mean() -> None:
-    summary = summarise([outcome(0, "budget", 20), outcome(1, "budget", 20)])
-    assert summary == Summary(attacked=2, successes=0, unfinished=0, queries=40, mean=None, median=None)
+    summary = summarise([outcome(0, "budget", 20), outcome(1, "budget", 20)], 20)
+    assert (summary.successes, summary.queries, summary.mean, summary.median) == (0, 40, None, None)
+    assert summary.mean_of_all == 20
     assert summary.success_rate == 0
     assert summary.interval == wilson_interval(0, 2)
 
 
 def test_unfinished_images_are_attacked_ones_that_are_not_fooled() -> None:
-    summary = summarise([outcome(0, "success", 9), outcome(1, "interrupted", 30), outcome(2, "interrupted", 0)])
-    assert summary == Summary(attacked=3, successes=1, unfinished=2, queries=39, mean=9, median=9)
+    summary = summarise([outcome(0, "success", 9), outcome(1, "interrupted", 30), outcome(2, "interrupted", 0)], 50)
+    assert (summary.attacked, summary.successes, summary.unfinished, summary.queries) == (3, 1, 2, 39)
     assert summary.success_rate == pytest.approx(1 / 3)
 
 
 def test_nothing_attacked_is_a_rate_of_0_and_no_division() -> None:
-    summary = summarise([])
+    summary = summarise([], 10)
     assert (summary.attacked, summary.success_rate, summary.interval) == (0, 0.0, (0.0, 1.0))
 
 
-def test_uncharged_queries_are_not_in_the_sum() -> None:
-    assert summarise([Outcome(0, True, 5, "success", uncharged=100)]).queries == 5
+def test_what_is_not_charged_outside_or_with_gradient_is_counted_apart() -> None:
+    first = Outcome(0, True, 5, "success", uncharged=100, outside=4, gradients=2)
+    second = Outcome(1, False, 7, "budget", uncharged=10, outside=1, gradients=3)
+    summary = summarise([first, second], 7)
+    assert (summary.queries, summary.uncharged, summary.outside, summary.gradients) == (12, 110, 5, 5)
 
 
-# --- the table ------------------------------------------------------------------------------------------------------
-
-
-def test_a_table_of_large_numbers_fits_80_columns_and_hides_no_digit() -> None:
-    summary = Summary(10_000, 9_999, 1, 123_456_789, 12_345.6, 10_234.5)
-    title = "eps 31.88/255, untargeted, cross-entropy, at most 100,000 queries an image"
-    text = as_text(results_table(title, "Parsimonious", summary, 0.987))
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-    for number in ("Parsimonious", "10,000", "100.0%", "12,345.6", "10,234.5", "123,456,789", "98.7%"):
-        assert number in text
-    for line in text.splitlines():  # none is cut in two
-        assert line.strip().rstrip(".") not in {"image", "interval", "successes", "far"}
-
-
-def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
-    outcomes = [outcome(0, "success", 9), outcome(1, "budget", 30)]
-    whole = as_text(results_table("t", "A", summarise(outcomes), 0.5))
-    cut = as_text(results_table("t", "A", summarise([*outcomes, outcome(2, "interrupted", 3)]), 0.5))
-    assert "50.0%" in whole
-    assert ">=" not in whole
-    assert "Interrupted" not in whole
-    assert ">= 33.3%" in cut
-    assert "Interrupted: 1 of the images unfinished" in cut
-
-
-def test_the_table_can_be_printed_where_only_ascii_can() -> None:
-    """A Ctrl-C must not end in an encoding error; the frame's lines are replaced by rich where it has to."""
-    text = as_text(results_table("t", "A", summarise([outcome(0, "interrupted", 3)]), 0.5))
-    assert set(text) - {"─"} <= set(map(chr, range(128)))
-
-
-def test_accuracy_under_attack_is_the_clean_one_less_what_was_fooled() -> None:
-    outcomes = [outcome(0, "success", 9), *(outcome(index, "budget", 30) for index in range(1, 4))]
-    assert "80.0% clean, 60.0% under this attack" in as_text(results_table("t", "A", summarise(outcomes), 0.8))
+def test_a_mean_where_both_succeed_leaves_out_what_either_failed_at() -> None:
+    reference = [
+        outcome(0, "success", 900),
+        outcome(1, "success", 1),
+        outcome(2, "budget", 1),
+        outcome(3, "success", 4),
+    ]
+    other = [outcome(0, "success", 10), outcome(1, "budget", 50), outcome(2, "success", 20), outcome(3, "success", 30)]
+    assert mean_where_both(other, reference) == 20
+    assert mean_where_both(reference, reference) == pytest.approx(905 / 3)
+    assert mean_where_both(other, [outcome(0, "budget", 3)]) is None

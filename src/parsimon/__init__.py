@@ -9,23 +9,34 @@ For evaluating models that one owns or is permitted to test.
 """
 
 from parsimon import zoo
-from parsimon.api import Result, attack
-from parsimon.attacks import Parsimonious
+from parsimon.api import attack, compare
+from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square
 from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
-from parsimon.protocol import Outcome
+from parsimon.protocol import Attack, Outcome
+from parsimon.result import Comparison, Result
 from parsimon.threat import Threat
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NES",
+    "PGD",
+    "Attack",
+    "Bandits",
+    "Comparison",
     "InputError",
     "MissingExtraError",
     "ModelError",
     "Outcome",
     "ParsimonError",
     "Parsimonious",
+    "RandomCorners",
     "Result",
+    "SignHunter",
+    "SimBA",
+    "Square",
     "Threat",
     "attack",
+    "compare",
     "zoo",
 ]

@@ -138,13 +138,14 @@ class Engine:
                 "pass a torch module, or the name of a bundled network"
             )
         self.tally = Tally()
-        self._attack, self._oracle, self._threat = attack, oracle, threat
+        self.threat = threat
+        self._attack, self._oracle = attack, oracle
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
-        self._stopping = False
+        self.stopped = False
 
     def stop(self) -> None:
         """End after the batch in work; images still in flight are then yielded as interrupted."""
-        self._stopping = True
+        self.stopped = True
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[Tally], None] | None = None) -> Iterator[Outcome]:
         """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
@@ -152,12 +153,12 @@ class Engine:
         first = list(islice(waiting, self._in_flight))
         if not first:
             return
-        canvas = Canvas(self._scene(first[0]).shape, len(first), self._threat, self._oracle)
+        canvas = Canvas(self._scene(first[0]).shape, len(first), self.threat, self._oracle)
         free = list(range(len(first)))
         waiting = chain(first, waiting)
         del first
         ready: deque[_Flight] = deque()  # flights with points to show
-        while not self._stopping:
+        while not self.stopped:
             while free and (task := next(waiting, None)) is not None:
                 flight = self._start(task, free.pop(), canvas)
                 if ended := flight.proceed(None, self._budget):
@@ -185,7 +186,7 @@ class Engine:
         return _Flight(task, place, self._attack.search(self._scene(task), rng))
 
     def _scene(self, task: Task) -> Scene:
-        return Scene(task.index, task.image, self._threat, self._budget)
+        return Scene(task.index, task.image, self.threat, self._budget)
 
     def _take(self, ready: deque[_Flight]) -> list[_Part]:
         """The points for the next batch, first come, first served."""
@@ -241,7 +242,7 @@ class Engine:
         else:
             scores = scores_of(self._oracle, batch)[:rows]
         with np.errstate(invalid="ignore"):  # said in a sentence below
-            losses, wins, predicted = self._threat.judge(scores, goals)
+            losses, wins, predicted = self.threat.judge(scores, goals)
         if np.isnan(losses).any():
             indices = [flight.index for flight, start, stop in parts for _ in range(start, stop)]
             bad = indices[int(np.isnan(losses).argmax())]
@@ -263,7 +264,7 @@ class Engine:
 
         def slope(scores: NDArray[Any]) -> NDArray[np.float64]:
             of_all = np.zeros(scores.shape)
-            of_all[:rows] = self._threat.slope(scores[:rows], goals)
+            of_all[:rows] = self.threat.slope(scores[:rows], goals)
             return of_all
 
         oracle = self._oracle
@@ -294,9 +295,7 @@ def _joined(replies: list[Reply]) -> Reply:
     if len(replies) == 1:
         return replies[0]
     gradients = [reply.gradient for reply in replies if reply.gradient is not None]
-    return Reply(
-        np.concatenate([reply.loss for reply in replies]), np.concatenate(gradients) if gradients else None
-    )
+    return Reply(np.concatenate([reply.loss for reply in replies]), np.concatenate(gradients) if gradients else None)
 
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:

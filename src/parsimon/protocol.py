@@ -128,17 +128,18 @@ class Scene:
         """The lowest and the highest image of the ball."""
         return self.threat.bounds(self.image)
 
-    def project(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, pixels: NDArray[Any]) -> NDArray[np.float32]:
         """The nearest image of the ball, or images."""
         low, high = self.bounds
-        return np.minimum(np.maximum(pixels, low), high)
+        projected: NDArray[np.float32] = np.minimum(np.maximum(pixels, low), high)
+        return projected
 
 
 class Attack(ABC):
     """A frozen dataclass whose fields are its settings, with one generator about one image.
 
-    It asks, is told the losses, and knows nothing of batches, devices, counting or stopping. Whatever it draws at random
-    it draws from `rng`, so that the same replies always lead to the same questions.
+    It asks, is told the losses, and knows nothing of batches, devices, counting or stopping. Whatever it draws at
+    random it draws from `rng`, so that the same replies always lead to the same questions.
     """
 
     white_box: ClassVar[bool] = False  # whether it may ask for gradients
@@ -146,7 +147,7 @@ class Attack(ABC):
 
     @abstractmethod
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
-        """Ask until there is nothing left to ask; the engine ends it at its first success or when the budget is gone."""
+        """Ask until there is nothing left to ask; the engine ends it at its first success or at its budget."""
 
     def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (for those that override it)
         """The loss that it climbs where the user does not choose one."""
@@ -178,11 +179,14 @@ class Oracle(Protocol):
     def __call__(self, images: Any) -> NDArray[Any]: ...
 
 
+Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them
+
+
 @runtime_checkable
 class GradientOracle(Oracle, Protocol):
     """A model that also tells gradients, for white-box attacks."""
 
-    def pull_back(self, images: Any, slope: Callable[[NDArray[Any]], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def pull_back(self, images: Any, slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         """The scores, and the gradient with respect to the images of what has this slope with respect to the scores."""
 
 

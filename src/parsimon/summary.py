@@ -23,8 +23,12 @@ class Summary:
     successes: int
     unfinished: int
     queries: int  # charged, over all images
+    uncharged: int
+    outside: int
+    gradients: int
     mean: float | None
     median: float | None
+    mean_of_all: float | None  # over all images, a failure counted at the budget; None while some are unfinished
 
     @property
     def success_rate(self) -> float:
@@ -35,16 +39,32 @@ class Summary:
         return wilson_interval(self.successes, self.attacked)
 
 
-def summarise(outcomes: Sequence[Outcome]) -> Summary:
+def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
     of_successes = [outcome.queries for outcome in outcomes if outcome.success]
+    unfinished = sum(outcome.ended == "interrupted" for outcome in outcomes)
+    of_all = of_successes + [budget] * (len(outcomes) - len(of_successes))
     return Summary(
         attacked=len(outcomes),
         successes=len(of_successes),
-        unfinished=sum(outcome.ended == "interrupted" for outcome in outcomes),
+        unfinished=unfinished,
         queries=sum(outcome.queries for outcome in outcomes),
+        uncharged=sum(outcome.uncharged for outcome in outcomes),
+        outside=sum(outcome.outside for outcome in outcomes),
+        gradients=sum(outcome.gradients for outcome in outcomes),
         mean=fmean(of_successes) if of_successes else None,
         median=median(of_successes) if of_successes else None,
+        mean_of_all=fmean(of_all) if of_all and not unfinished else None,
     )
+
+
+def mean_where_both(outcomes: Sequence[Outcome], reference: Sequence[Outcome]) -> float | None:
+    """The mean queries of an attack over the images that it and a reference attack fooled.
+
+    Means over different successes cannot be compared: an attack that fools the harder images too pays for them.
+    """
+    fooled = {outcome.index for outcome in reference if outcome.success}
+    queries = [outcome.queries for outcome in outcomes if outcome.success and outcome.index in fooled]
+    return fmean(queries) if queries else None
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:

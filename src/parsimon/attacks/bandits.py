@@ -1,4 +1,4 @@
-"""Bandits: Ilyas, Engstrom and Madry, *Prior Convictions: Black-box Adversarial Attacks with Bandits and Priors* (2019).
+"""Bandits: Ilyas, Engstrom and Madry, *Prior Convictions: Black-Box Adversarial Attacks with Bandits and Priors*, 2019.
 
 Gradients change little from step to step (the time prior) and from pixel to pixel (the data prior). So a direction is
 kept over the steps, on tiles instead of pixels, and improved by online convex optimisation with two queries a step
@@ -66,7 +66,8 @@ class Bandits(Attack):
         while True:
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
             dual += np.float32(self.online_step) * gradient
-            image = scene.project(image + np.float32(self.step) * np.sign(dual).take(tile_of_pixel, axis=1))
+            signs = np.sign(dual).take(tile_of_pixel, axis=1)
+            image = scene.project(image + np.float32(self.step) * signs)
             yield Ask(Images(image[None]), charged=self.strict)
 
     def _estimate(

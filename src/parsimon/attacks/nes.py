@@ -67,7 +67,7 @@ class NES(Attack):
         losses: list[float] = []
         while True:
             gradient, loss = yield from self._estimate(image, rng)
-            direction = self.momentum * direction + (1 - self.momentum) * gradient
+            direction = np.float32(self.momentum) * direction + np.float32(1 - self.momentum) * gradient
             losses = [*losses, loss][-_PLATEAU:]
             if self.anneal and len(losses) == _PLATEAU and losses[-1] < losses[0]:
                 step = max(step / 2, _LEAST_STEP)

@@ -1,4 +1,4 @@
-"""PGD: Madry, Makelov, Schmidt, Tsipras and Vladu, *Towards Deep Learning Models Resistant to Adversarial Attacks* (2018).
+"""PGD: Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks* (2018).
 
 The white-box attack that black-box ones are held against: it is told the gradient, steps by its sign, and projects
 into the ball. Each evaluation, with its gradient or without, is a charged query.

@@ -45,8 +45,7 @@ class SimBA(Attack):
             raise InputError(f"basis must be one of {', '.join(get_args(Basis))}; got {self.basis!r}")
         if self.step <= 0 or not 0 < self.frequencies <= 1:
             raise InputError(
-                "step must be above 0, and frequencies above 0 and at most 1; "
-                f"got {self.step} and {self.frequencies}"
+                f"step must be above 0, and frequencies above 0 and at most 1; got {self.step} and {self.frequencies}"
             )
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
@@ -73,4 +72,4 @@ class SimBA(Attack):
             return np.eye(side, dtype=np.float32)
         frequency = np.arange(max(1, round(self.frequencies * side)))[:, None]
         waves = np.cos(math.pi / side * (np.arange(side) + 0.5) * frequency)
-        return (waves / np.linalg.norm(waves, axis=1, keepdims=True)).astype(np.float32)
+        return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True), np.float32)

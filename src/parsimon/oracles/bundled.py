@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 
 from parsimon import zoo
 from parsimon.oracles.onnx import OnnxOracle
+from parsimon.oracles.torch import TorchOracle
+from parsimon.protocol import Slope
 
 
 class BundledOracle(OnnxOracle):
@@ -20,15 +21,9 @@ class BundledOracle(OnnxOracle):
         super().__init__(zoo.path(name))
         self._name = name
 
-    def pull_back(
-        self, images: NDArray[np.float32], slope: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        twin = self._twin
-        return twin.pull_back(twin.namespace.asarray(images), slope)
+    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self._twin.pull_back(self._twin.namespace.asarray(images), slope)
 
     @cached_property
-    def _twin(self) -> Any:
-        module = zoo.module(self._name)
-        from parsimon.oracles.torch import TorchOracle
-
-        return TorchOracle(module)
+    def _twin(self) -> TorchOracle:
+        return TorchOracle(zoo.module(self._name))

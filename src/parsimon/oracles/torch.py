@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import ModelError, require
+from parsimon.protocol import Slope
 
 
 class TorchOracle:
@@ -30,7 +31,7 @@ class TorchOracle:
         with self._torch.no_grad(), _evaluating(self._module):
             return self._numpy(self._scores(images.to(self._dtype)))
 
-    def pull_back(self, images: Any, slope: Callable[[NDArray[Any]], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def pull_back(self, images: Any, slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores, and gradients with respect to the images; those of the weights are left alone."""
         with self._torch.enable_grad(), _evaluating(self._module):
             leaves = images.to(self._dtype).detach().requires_grad_()

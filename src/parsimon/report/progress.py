@@ -15,12 +15,13 @@ _REFRESH_SECONDS = 0.2
 
 
 @contextmanager
-def live(images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]:
+def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]:
     """A function for the engine to call after each batch; None where nothing is shown."""
     if not show:
         yield None
         return
     bar = Progress(
+        TextColumn("{task.description}"),
         BarColumn(bar_width=16),
         TextColumn("{task.completed:.0f}/{task.total:.0f} images"),
         TextColumn("{task.fields[status]}"),
@@ -29,7 +30,7 @@ def live(images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]
         auto_refresh=False,
     )
     with bar:
-        task = bar.add_task("", total=images, status="")
+        task = bar.add_task(name, total=images, status="")
         began = shown = time.monotonic()
 
         def update(tally: Tally) -> None:

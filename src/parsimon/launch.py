@@ -1,0 +1,150 @@
+"""Run attacks on this machine: check the input once, then give each attack an engine of its own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon import checks
+from parsimon.checks import ImageSource
+from parsimon.engine import Engine
+from parsimon.errors import InputError, first_line
+from parsimon.oracles import as_oracle
+from parsimon.protocol import Attack, Outcome, Task
+from parsimon.report import progress as progress_line
+from parsimon.result import Result
+from parsimon.threat import Loss, Scores, Threat
+
+DEFAULT_BUDGET = 2000
+
+
+def launch(
+    attacks: Mapping[str, Attack],
+    model: Any,
+    images: Any,
+    labels: Any,
+    eps: float,
+    *,
+    budget: int = DEFAULT_BUDGET,
+    targets: Any = None,
+    loss: Loss | None = None,
+    scores: Scores = "logits",
+    eight_bit: bool = False,
+    at_most: int | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
+    in_flight: int | None = None,
+    progress: bool | None = None,
+) -> dict[str, Result]:
+    """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
+
+    After Ctrl-C the attacks that were not begun have no result.
+    """
+    oracle = as_oracle(model)
+    threat = Threat(eps, targets is not None, loss or "cross-entropy", scores, eight_bit)
+    if batch_size is None:
+        batch_size = 64 if str(oracle.device) == "cpu" else 256
+    if in_flight is None:
+        in_flight = max(256, 4 * batch_size)
+    engines = {
+        name: Engine(
+            attack,
+            oracle,
+            replace(threat, loss=loss or attack.own_loss(threat.targeted)),
+            budget=budget,
+            seed=seed,
+            batch_size=batch_size,
+            in_flight=in_flight,
+        )
+        for name, attack in attacks.items()
+    }
+
+    source = as_images(images)
+    truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
+    if at_most is not None and at_most < 1:
+        raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
+    prepared = checks.prepare(oracle, source, truth, threat, batch_size)
+    goals = truth if targets is None else _goals(targets, truth, prepared.classes)
+    chosen = np.flatnonzero(prepared.correct)[:at_most].tolist()
+    show = sys.stderr.isatty() if progress is None else progress
+
+    outcomes: dict[str, tuple[Outcome, ...]] = {}
+    # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
+    for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
+        tasks = (Task(index, np.asarray(source[index]), int(goals[index])) for index in chosen)
+        with _stopping_on_interrupt(engines[name]), progress_line.live(name, len(chosen), show=show) as on_step:
+            ended = {outcome.index: outcome for outcome in engines[name].run(tasks, on_step)}
+        # After Ctrl-C some may not even have been begun.
+        outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+        if engines[name].stopped:
+            break
+    return {
+        name: Result(
+            attacks[name],
+            engines[name].threat,
+            budget,
+            source,
+            truth,
+            prepared,
+            outcomes[name],
+            engines[name].tally,
+        )
+        for name in attacks
+        if name in outcomes
+    }
+
+
+def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
+    if isinstance(targets, str):
+        if targets != "next":
+            raise InputError(f"targets must be one class for each image, or 'next'; got {targets!r}")
+        return (truth + 1) % classes
+    return checks.check_targets(as_numpy(targets, "targets"), truth, classes)
+
+
+def as_images(images: Any) -> ImageSource:
+    """Arrays of any framework as numpy, and sequences that read lazily as they are."""
+    if hasattr(images, "shape"):
+        pixels = as_numpy(images, "images")
+        if pixels.ndim != 4:
+            hint = ": use images[None] for a single image" if pixels.ndim == 3 else ""
+            raise InputError(f"images must have shape (number, channels, rows, columns); got {pixels.shape}{hint}")
+        return pixels
+    if hasattr(images, "__len__") and hasattr(images, "__getitem__") and not isinstance(images, Mapping | str):
+        source: ImageSource = images
+        return source
+    raise InputError(f"images must be an array or a sequence of arrays; got {type(images).__name__}")
+
+
+def as_numpy(array: Any, what: str) -> NDArray[Any]:
+    """A numpy or torch array as numpy, from whatever device."""
+    try:
+        return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+    except (TypeError, ValueError) as error:  # of rows that differ in length, or of a type that numpy lacks
+        raise InputError(f"{what} must be an array of numbers; numpy cannot read them: {first_line(error)}") from error
+
+
+@contextmanager
+def _stopping_on_interrupt(engine: Engine) -> Iterator[None]:
+    """The first Ctrl-C stops the engine after its batch; a second one is Python's own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        engine.stop()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,110 @@
+"""What attacks did to the given images: of one attack, and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.canvas import render
+from parsimon.checks import ImageSource, Prepared
+from parsimon.engine import Tally
+from parsimon.errors import InputError
+from parsimon.protocol import Attack, Image, Outcome
+from parsimon.report.table import Entry, Table, comparison_table
+from parsimon.summary import Summary, summarise
+from parsimon.threat import Threat
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an attack did to the given images. Arrays have an entry for each of them, in their order.
+
+    An image that the model misclassifies to begin with is not attacked; `attacked` tells which were.
+    """
+
+    attack: Attack
+    threat: Threat
+    budget: int
+    images: ImageSource
+    labels: NDArray[np.intp]
+    prepared: Prepared
+    outcomes: tuple[Outcome, ...]  # of the attacked images, in order
+    tally: Tally
+
+    @property
+    def attacked(self) -> NDArray[np.bool_]:
+        return self._spread(np.zeros(len(self.labels), np.bool_), [True] * len(self.outcomes))
+
+    @property
+    def success(self) -> NDArray[np.bool_]:
+        """Where the model was fooled within the budget."""
+        return self._spread(np.zeros(len(self.labels), np.bool_), [each.success for each in self.outcomes])
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """Charged queries; 0 where an image was not attacked."""
+        return self._spread(np.zeros(len(self.labels), np.int64), [each.queries for each in self.outcomes])
+
+    @property
+    def adversarial(self) -> NDArray[np.float32]:
+        """All images, those that were fooled as their adversarial ones. Drawn anew each time."""
+        images = np.stack([np.asarray(self.images[index]) for index in range(len(self.labels))])
+        for outcome in self.outcomes:
+            if outcome.point is not None:
+                images[outcome.index] = self.draw(outcome)
+        return images
+
+    def draw(self, outcome: Outcome) -> Image:
+        """The adversarial image of a success."""
+        if outcome.point is None:
+            raise InputError(f"image {outcome.index} was not fooled, so it has no adversarial image")
+        return render(np.asarray(self.images[outcome.index]), self.threat, outcome.point)
+
+    @property
+    def summary(self) -> Summary:
+        return summarise(self.outcomes, self.budget)
+
+    def table(self) -> Table:
+        """The results as a table: as text, as Markdown, as LaTeX."""
+        return Comparison({type(self.attack).__name__: self}).table()
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _spread(self, array: NDArray[Any], values: list[Any]) -> NDArray[Any]:
+        array[[outcome.index for outcome in self.outcomes]] = values
+        return array
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several attacks on the same images of the same model.
+
+    Attributes:
+        results: Each attack's result, by the name of its row.
+        relative_to: The attack over whose successes the queries of all are averaged once more.
+    """
+
+    results: Mapping[str, Result]
+    relative_to: str | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Images that an interruption left, over all attacks."""
+        return sum(result.summary.unfinished for result in self.results.values())
+
+    def table(self) -> Table:
+        """The comparison as a table: as text, as Markdown, as LaTeX."""
+        first = next(iter(self.results.values()))
+        entries = [
+            Entry(name, result.outcomes, result.budget, result.threat.loss, result.attack.white_box)
+            for name, result in self.results.items()
+        ]
+        return comparison_table(first.threat, entries, self.relative_to, first.prepared.accuracy)
+
+    def __str__(self) -> str:
+        return str(self.table())

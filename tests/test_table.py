@@ -1,0 +1,153 @@
+"""The results table in its three formats: what it says, over what, and that a paper can take it as it is."""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+
+import pytest
+
+from parsimon import Threat
+from parsimon.protocol import Ended, Outcome
+from parsimon.report.table import Entry, Table, comparison_table
+
+THREAT = Threat(8 / 255)
+
+
+def outcomes(*ends: int | None, budget: int = 100, ended: Ended = "budget", **counts: int) -> list[Outcome]:
+    """Successes after so many queries, or, for None, failures."""
+    return [
+        Outcome(index, end is not None, budget if end is None else end, ended if end is None else "success", **counts)
+        for index, end in enumerate(ends)
+    ]
+
+
+def entry(name: str, *ends: int | None, white_box: bool = False, **counts: int) -> Entry:
+    return Entry(name, outcomes(*ends, **counts), 100, "cross-entropy", white_box)
+
+
+def table(*entries: Entry, relative_to: str | None = None) -> Table:
+    return comparison_table(THREAT, entries, relative_to, 0.8)
+
+
+THREE = (
+    entry("Quick", 10, 20, None, 40),
+    entry("Slow", 30, None, 50, 60),
+    entry("NES", 90, None, None, None, uncharged=3, outside=2),
+    entry("PGD", 1, 2, 3, 4, white_box=True, gradients=5),
+)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of a Markdown table, without its rule."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows if not set(row[0]) <= set(" -:")]
+
+
+def test_every_number_is_where_its_header_says() -> None:
+    header, quick, slow, nes, pgd = cells(table(*THREE, relative_to="NES").markdown())
+    assert header == ["attack", "success (95 %)", "mean", "median", "on NES's", "mean of all"]
+    assert quick == ["Quick", "**75.0% (30.1 to 95.4)**", "**23.3**", "**20.0**", "**10.0**", "**42.5**"]
+    assert slow == ["Slow", "**75.0% (30.1 to 95.4)**", "46.7", "50.0", "30.0", "60.0"]
+    assert nes == ["NES", "25.0% (4.6 to 69.9)", "90.0", "90.0", "90.0", "97.5"]
+    assert pgd == ["PGD", "100.0% (51.0 to 100.0)", "2.5", "2.5", "1.0", "-"]
+
+
+def test_the_white_box_line_comes_last_and_is_never_the_best() -> None:
+    made = table(THREE[3], *THREE[:3])
+    assert [[row[0].text for row in group] for group in made.groups] == [["Quick", "Slow", "NES"], ["PGD"]]
+    assert not any(cell.best for cell in made.groups[1][0])
+
+
+def test_nothing_is_the_best_of_one() -> None:
+    assert "**" not in table(THREE[0], THREE[3]).markdown()
+
+
+def test_without_a_reference_there_is_no_column_for_it() -> None:
+    assert cells(table(*THREE).markdown())[0] == ["attack", "success (95 %)", "mean", "median", "mean of all"]
+
+
+def test_notes_say_what_numbers_are_over_and_what_they_leave_out() -> None:
+    notes = "\n".join(table(*THREE, relative_to="NES").notes)
+    assert "80.0% clean, 0.0% under all of these attacks together" in notes
+    assert "a failure counted at the budget of 100" in notes
+    assert "over the images that NES fooled too" in notes
+    assert "Evaluations not charged: NES 12." in notes
+    assert "Evaluations outside the ball: NES 8." in notes
+    assert "Evaluations with gradient: PGD 20." in notes
+    assert "Queries charged: Quick 170, Slow 240, NES 390, PGD 10." in notes
+    assert "Loss: cross-entropy." in notes
+
+
+def test_losses_that_differ_are_named() -> None:
+    margin = THREE[0]._replace(name="Square", loss="margin")
+    assert "Loss: cross-entropy (Slow); margin (Square)." in table(THREE[1], margin).notes
+
+
+def test_accuracy_under_attack_is_the_clean_one_less_what_any_attack_fooled() -> None:
+    assert "80.0% clean, 60.0% under this attack" in table(entry("A", 9, None, None, None)).notes[0]
+    union = table(entry("A", 9, None, None, None), entry("B", 9, 8, None, None))
+    assert "80.0% clean, 40.0% under all" in union.notes[0]
+
+
+def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
+    whole = str(table(entry("A", 9, None)))
+    cut = str(table(Entry("A", outcomes(9, None, None, ended="interrupted"), 100, "margin")))
+    assert "50.0%" in whole
+    assert ">=" not in whole
+    assert "Unfinished" not in whole
+    assert ">= 33.3%" in cut
+    assert "Unfinished images, counted as not fooled so far: A 2." in cut
+
+
+def test_a_table_of_large_numbers_fits_80_columns_and_hides_no_digit() -> None:
+    ends = [123_456] * 9_999
+    large = [
+        Entry(name, [*outcomes(*ends), Outcome(9_999, False, 1_000_000, "budget")], 1_000_000, "margin")
+        for name in ("Parsimonious", "RandomCorners")
+    ]
+    text = str(table(*large, relative_to="Parsimonious"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    for number in ("Parsimonious", "100.0%", "123,456 ", "123,544", "1,000,000", "10,000 images"):
+        assert number in text
+
+
+def test_a_long_name_is_folded_not_cut() -> None:
+    text = str(table(entry("NES:imagenet-0.05,samples=50,strict=true", 1, 1, 1, 1), THREE[0], relative_to="Quick"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+
+
+def test_the_table_can_be_printed_where_only_ascii_can() -> None:
+    """A Ctrl-C must not end in an encoding error; the frame's lines are replaced by rich where it has to."""
+    assert set(str(table(*THREE))) - {"─"} <= set(map(chr, range(128)))
+
+
+def test_markdown_rows_are_aligned() -> None:
+    lines = [line for line in table(*THREE).markdown().splitlines() if line.startswith("|")]
+    assert len({len(line) for line in lines}) == 1
+    assert len({tuple(match.start() for match in re.finditer(r"\|", line)) for line in lines}) == 1
+
+
+def test_latex_is_a_tabular_of_booktabs() -> None:
+    text = table(*THREE, entry("NES_2 & 5%", 7, 7, 7, 7), relative_to="NES").latex()
+    lines = [line for line in text.splitlines() if not line.startswith("%")]
+    assert lines[0] == r"\begin{tabular}{lrrrrr}"
+    assert (lines[1], lines[-2], lines[-1]) == (r"\toprule", r"\bottomrule", r"\end{tabular}")
+    assert lines.count(r"\midrule") == 2  # under the header, and above the white-box line
+    rows = [line for line in lines if line.endswith(r"\\")]
+    assert len(rows) == 6
+    assert all(len(re.findall(r"(?<!\\)&", row)) == 5 for row in rows)
+    assert r"NES\_2 \& 5\%" in text
+    assert not re.search(r"(?<!\\)%", "\n".join(lines))  # would hide the rest of its line
+    assert r"\textbf{100.0\% (51.0 to 100.0)}" in text
+    for opened, closed in zip_longest(re.findall("{", text), re.findall("}", text)):
+        assert (opened, closed) == ("{", "}")
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+def test_the_title_says_the_threat(targeted: bool) -> None:
+    made = comparison_table(Threat(0.05, targeted), [THREE[0]], None, 1.0)
+    goal = "targeted" if targeted else "untargeted"
+    assert made.title == f"eps 12.75/255, {goal}, 4 images, at most 100 queries an image"
