@@ -38,14 +38,16 @@ def model(images: NDArray[np.float32]) -> NDArray[np.float32]:
     return scores
 
 
-def attack(count: int) -> None:
+def attack(name: str, count: int) -> None:
     images = Lazy(count)
     labels = np.array([int(model(images[index][None]).argmax()) for index in range(count)])
     began = time.perf_counter()
-    result = parsimon.attack(model, images, labels, 0.01, budget=20, in_flight=64, progress=False)
+    result = parsimon.attack(
+        model, images, labels, 0.01, attack=name, budget=20, in_flight=64, batch_size=16, progress=False
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(
-        f"{count:,} images, 64 in flight, {result.tally.queries:,} queries, {result.summary.success_rate:.1%} fooled, "
+        f"{name}: {count:,} images, 64 in flight, {result.tally.queries:,} queries, {result.summary.success_rate:.1%} fooled, "
         f"{time.perf_counter() - began:.0f} s: peak {peak:.2f} GiB",
         flush=True,
     )
@@ -53,10 +55,11 @@ def attack(count: int) -> None:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        attack(int(sys.argv[1]))
+        attack(sys.argv[1], int(sys.argv[2]))
         return
-    for count in (500, 5000):  # a process each, since a peak never falls
-        subprocess.run([sys.executable, __file__, str(count)], check=True)
+    for name, count in (("parsimonious", 500), ("parsimonious", 5000), ("nes", 500), ("bandits:imagenet-0.05", 500)):
+        # A process each, since a peak never falls.
+        subprocess.run([sys.executable, __file__, name, str(count)], check=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the engine adds to the model: wall time of an attack over that of the bare forward passes of the same rows.
 
-    python benchmarks/overhead.py
+    python benchmarks/overhead.py [attack ...]
 
 256 images are attacked at once. Every row that a search asked for is also shown to the same oracle in full batches
 and nothing but that, in the same run and in turns with the attack, so that both see the same state of the machine.
@@ -8,13 +8,16 @@ and nothing but that, in the same run and in turns with the attack, so that both
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon import Parsimonious, Threat, zoo
+from parsimon import Threat, zoo
+from parsimon.attacks import ATTACKS
+from parsimon.attacks.named import open_attack
 from parsimon.checks import classify
 from parsimon.engine import Engine, Tally
 from parsimon.oracles import CallableOracle, as_oracle
@@ -69,7 +72,7 @@ def perceptron(hidden: int = 352, classes: int = 10) -> CallableOracle:
     return CallableOracle(lambda images: np.maximum((images.reshape(len(images), -1) - 0.5) @ first, 0) @ second)
 
 
-def measure(name: str, oracle: Oracle, batch_size: int, eps: float, budget: int) -> None:
+def measure(name: str, attack_name: str, oracle: Oracle, batch_size: int, eps: float, budget: int) -> None:
     images, _ = zoo.images()
     # What the model sees is taken for the truth, so that any network can be attacked on any images.
     truth = np.concatenate(
@@ -77,22 +80,27 @@ def measure(name: str, oracle: Oracle, batch_size: int, eps: float, budget: int)
     )
     tasks = [Task(index, images[index], int(truth[index])) for index in range(IMAGES)]
     in_turns = InTurns(oracle, batch_size)
-    engine = Engine(Parsimonious(), in_turns, Threat(eps), budget=budget, batch_size=batch_size, in_flight=IMAGES)
+    attack = open_attack(attack_name)
+    threat = Threat(eps, loss=attack.own_loss(targeted=False))
+    engine = Engine(attack, in_turns, threat, budget=budget, batch_size=batch_size, in_flight=IMAGES)
     began = time.perf_counter()
     outcomes = list(engine.run(tasks, in_turns.show_again))
-    attack = time.perf_counter() - began - in_turns.aside_seconds
+    whole = time.perf_counter() - began - in_turns.aside_seconds
     bare = in_turns.bare_seconds * engine.tally.rows / in_turns.bare_rows
     rows = engine.tally.rows
     print(
-        f"{name}: batch {batch_size}, {len(outcomes)} images, {rows:,} rows, {1e3 * bare / rows:.4f} ms an image bare; "
-        f"attack {attack:.1f} s over {bare:.1f} s bare = {attack / bare:.3f}; batch fill {engine.tally.fill:.1%}",
+        f"{attack_name} on the {name}: batch {batch_size}, {len(outcomes)} images, {rows:,} rows, "
+        f"{1e3 * bare / rows:.4f} ms an image bare; "
+        f"attack {whole:.1f} s over {bare:.1f} s bare = {whole / bare:.3f}; batch fill {engine.tally.fill:.1%}",
         flush=True,
     )
 
 
 def main() -> None:
-    measure("bundled network", as_oracle(zoo.path("robust")), 64, 8 / 255, 1000)
-    measure("perceptron", perceptron(), 256, 1 / 255, 1000)
+    for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
+        measure("bundled network", name, as_oracle(zoo.path("robust")), 64, 8 / 255, 300)
+    if not sys.argv[1:]:
+        measure("perceptron", "parsimonious", perceptron(), 256, 1 / 255, 1000)
 
 
 if __name__ == "__main__":

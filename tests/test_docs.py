@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from parsimon import zoo
+from parsimon.attacks import ATTACKS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,3 +37,10 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_of_attacks_names_every_attack_and_every_preset() -> None:
+    page = (ROOT / "docs" / "attacks.md").read_text()
+    for name, attack in ATTACKS.items():
+        for word in (name, attack.__name__, *attack.presets):
+            assert f"`{word}`" in page

@@ -117,6 +117,8 @@ def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tup
     a noise image of the image's own size where the blocks fit into it, otherwise of the largest power of two below.
     """
     _, height, width = shape
+    if (block is not None and block < 1) or (noise is not None and min(noise) < 1):
+        raise InputError(f"block and the sides of noise must be at least 1; got {block} and {noise}")
     if block is None:
         block = 2 ** max(0, round(math.log2(min(noise or (height, width)) / 8)))
     if noise is None:

@@ -53,15 +53,16 @@ class Bandits(Attack):
     }
 
     def __post_init__(self) -> None:
-        if min(self.online_step, self.step, self.exploration, self.probe) <= 0 or self.tile < 1:
-            raise InputError(f"every setting of Bandits must be above 0, and tile at least 1; got {self}")
+        if not all(each > 0 for each in (self.online_step, self.step, self.exploration, self.probe, self.tile)):
+            raise InputError(f"every setting of Bandits must be above 0; got {self}")
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         rows, columns = min(self.tile, height), min(self.tile, width)
         tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
         image = scene.image
-        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent.
+        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent. Taken so,
+        # they do not overflow, and a prior that has been rounded to 1 can still turn back.
         dual = np.zeros((channels, rows * columns), np.float32)
         while True:
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
@@ -77,8 +78,8 @@ class Bandits(Attack):
         noise = rng.standard_normal(prior.shape, np.float32)
         noise *= np.float32(self.exploration / math.sqrt(noise.size))
         probes = np.stack([prior + noise, prior - noise]).take(tile_of_pixel, axis=2)
-        for probe in probes:
-            probe *= np.float32(self.probe / np.linalg.norm(probe))
+        for probe in probes.reshape(2, -1):
+            probe *= np.float32(self.probe / math.sqrt(probe @ probe))
         probes += image
         above, below = (yield Ask(Images(probes), eligible_from=math.inf)).loss.tolist()
         noise *= np.float32((above - below) / (self.probe * self.exploration))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -18,21 +19,26 @@ def open_attack(text: str) -> Attack:
     if name not in ATTACKS:
         raise InputError(f"there is no attack {name!r}: choose one of {', '.join(ATTACKS)}")
     attack = ATTACKS[name]
-    settings = dict(_setting(name, attack, assignment) for assignment in assignments)
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        key, value = _setting(name, attack, assignment)
+        if key in settings:
+            raise InputError(f"{key} is set twice in {text!r}")
+        settings[key] = value
     return attack.preset(preset, **settings) if preset else attack(**settings)
 
 
 def _setting(name: str, attack: type[Attack], assignment: str) -> tuple[str, Any]:
     key, equals, text = (part.strip() for part in assignment.partition("="))
-    fields: dict[str, Any] = getattr(attack, "__dataclass_fields__", {})
-    if not equals or key not in fields:
-        known = ", ".join(f"{field}=..." for field in fields) or "(none)"
+    names = [field.name for field in fields(attack)]  # type: ignore[arg-type]  # every attack is a dataclass
+    if not equals or key not in names:
+        known = ", ".join(f"{each}=..." for each in names) or "(none)"
         raise InputError(f"the settings of {name} are {known}; got {assignment!r}")
     hint = get_type_hints(attack)[key]
     try:
         return key, _value(text, hint)
     except (ValueError, ArithmeticError, KeyError):
-        kind = getattr(hint, "__name__", str(hint))
+        kind = hint.__name__ if isinstance(hint, type) else str(hint)
         raise InputError(f"{key} of {name} must be of type {kind}; got {text!r}") from None
 
 
@@ -43,7 +49,8 @@ def _value(text: str, hint: Any) -> Any:
     if bool in kinds:
         return {"true": True, "false": False}[text]
     if any(get_origin(kind) is tuple for kind in (hint, *kinds)):  # 256x256
-        return tuple(int(side) for side in text.split("x"))
+        rows, columns = text.split("x")
+        return int(rows), int(columns)
     if int in kinds:
         return int(text)
     if float in kinds:

@@ -18,7 +18,7 @@ import numpy as np
 from parsimon.errors import InputError
 from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
 
-_PLATEAU = 5  # steps over which the loss must rise
+_PLATEAU = 5  # estimates over which the loss must not fall
 _LEAST_STEP = 5e-5
 
 
@@ -32,7 +32,7 @@ class NES(Attack):
         by_length: Divide sigma by the square root of the number of pixels, as Bandits' authors do.
         step: Length of a step at each pixel.
         momentum: Share of the former direction in the next one.
-        anneal: Halve the step when the mean loss of the probes has not risen over the last five estimates.
+        anneal: Halve the step when the mean loss of the probes has fallen over the last five estimates.
         strict: Charge the check of each new image too. As published, only probes are charged.
     """
 
@@ -55,7 +55,7 @@ class NES(Attack):
     def __post_init__(self) -> None:
         if self.samples < 2 or self.samples % 2:
             raise InputError(f"samples come in pairs, so their number must be even and at least 2; got {self.samples}")
-        if self.sigma <= 0 or self.step <= 0 or not 0 <= self.momentum < 1:
+        if not (self.sigma > 0 and self.step > 0 and 0 <= self.momentum < 1):
             raise InputError(
                 "sigma and step must be above 0, and momentum at least 0 and below 1; "
                 f"got {self.sigma}, {self.step} and {self.momentum}"
@@ -70,7 +70,7 @@ class NES(Attack):
             direction = np.float32(self.momentum) * direction + np.float32(1 - self.momentum) * gradient
             losses = [*losses, loss][-_PLATEAU:]
             if self.anneal and len(losses) == _PLATEAU and losses[-1] < losses[0]:
-                step = max(step / 2, _LEAST_STEP)
+                step = max(step / 2, min(step, _LEAST_STEP))
                 losses = []
             image = scene.project(image + np.float32(step) * np.sign(direction))
             yield Ask(Images(image[None]), charged=self.strict)
@@ -84,9 +84,11 @@ class NES(Attack):
         gradient, total = np.zeros_like(image), 0.0
         for _ in range(self.samples // 2):
             noise = rng.standard_normal(image.shape, np.float32)
-            shift = sigma * noise
-            probes = Images(np.stack([image + shift, image - shift]))
-            above, below = (yield Ask(probes, eligible_from=math.inf)).loss.tolist()
+            probes = np.empty((2, *image.shape), np.float32)
+            np.multiply(sigma, noise, out=probes[0])
+            np.subtract(image, probes[0], out=probes[1])
+            probes[0] += image
+            above, below = (yield Ask(Images(probes), eligible_from=math.inf)).loss.tolist()
             noise *= np.float32(above - below)
             gradient += noise
             total += above + below

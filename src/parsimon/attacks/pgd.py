@@ -41,7 +41,7 @@ class PGD(Attack):
     }
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.step <= 0 or self.restarts < 1:
+        if not (self.steps >= 1 and self.step > 0 and self.restarts >= 1):
             raise InputError(
                 "steps and restarts must be at least 1 and step above 0; "
                 f"got {self.steps}, {self.restarts} and {self.step}"

@@ -34,7 +34,7 @@ class SignHunter(Attack):
                     best, highest = candidate, loss
                 else:
                     signs[part] *= -1
-            # With every pixel tried, go on from the best image: a flip there leads back to the pixel's own value.
+            # With every pixel tried, go on from the best image, from where a flip leads back towards the clean one.
             origin = best
 
 

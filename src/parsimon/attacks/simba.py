@@ -43,7 +43,7 @@ class SimBA(Attack):
     def __post_init__(self) -> None:
         if self.basis not in get_args(Basis):
             raise InputError(f"basis must be one of {', '.join(get_args(Basis))}; got {self.basis!r}")
-        if self.step <= 0 or not 0 < self.frequencies <= 1:
+        if not (self.step > 0 and 0 < self.frequencies <= 1):
             raise InputError(
                 f"step must be above 0, and frequencies above 0 and at most 1; got {self.step} and {self.frequencies}"
             )

@@ -1,0 +1,166 @@
+"""Attacks by what a person types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from parsimon import InputError, Parsimonious
+from parsimon.attacks import ATTACKS, NES, PGD, Bandits, RandomCorners, SignHunter, SimBA, Square
+from parsimon.attacks.named import open_attack
+from parsimon.protocol import Attack
+
+NAMES = ["parsimonious", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("parsimonious", Parsimonious()),
+        ("bandits", Bandits()),
+        ("nes", NES()),
+        ("square", Square()),
+        ("signhunter", SignHunter()),
+        ("simba", SimBA()),
+        ("random", RandomCorners()),
+        ("pgd", PGD()),
+        ("nes:cifar10,strict=true", NES(strict=True)),
+        ("nes:imagenet-0.05,strict=false", NES(sigma=0.1, by_length=True, momentum=0.0, anneal=False)),
+        ("bandits:imagenet-0.05", Bandits(100.0, 0.01, 1.0, 0.1, 50)),
+        ("bandits:imagenet-0.05,tile=25", Bandits(100.0, 0.01, 1.0, 0.1, 25)),
+        ("square,share=0.3", Square(0.3)),
+        ("square:imagenet,share=0.3", Square(0.3)),
+        ("parsimonious,noise=256x256,block=32", Parsimonious(block=32, noise=(256, 256))),
+        ("parsimonious:imagenet", Parsimonious(block=32, noise=(256, 256))),
+        ("parsimonious:imagenet,noise=none,block=none", Parsimonious()),
+        ("parsimonious,noise=128x64", Parsimonious(noise=(128, 64))),
+        ("parsimonious,behaviour=published,delete_zero=false", Parsimonious("published", delete_zero=False)),
+        ("pgd,step=2/255", PGD(step=2 / 255)),
+        ("pgd,step=1e-3,steps=7", PGD(7, 0.001)),
+        ("pgd, step = 1/255 , random_start = false", PGD(step=1 / 255, random_start=False)),
+        ("simba,basis=pixel", SimBA("pixel")),
+        ("random,block=2", RandomCorners(2)),
+    ],
+)
+def test_what_is_typed_is_the_attack(text: str, expected: Attack) -> None:
+    assert open_attack(text) == expected
+
+
+def test_values_have_the_type_of_their_setting() -> None:
+    attack = open_attack("pgd,steps=3,step=1,random_start=false")
+    assert isinstance(attack, PGD)
+    assert [type(value) for value in (attack.steps, attack.step, attack.random_start)] == [int, float, bool]
+
+
+def test_every_attack_has_a_name() -> None:
+    assert list(ATTACKS) == NAMES
+
+
+def typed(name: str, attack: Attack) -> str:
+    """An attack with all of its settings, as a person would type it."""
+
+    def value(setting: Any) -> str:
+        if isinstance(setting, tuple):
+            return "x".join(map(str, setting))
+        return str(setting).lower() if isinstance(setting, bool | None) else str(setting)
+
+    settings = {each.name: getattr(attack, each.name) for each in fields(attack)}  # type: ignore[arg-type]
+    return ",".join([name, *(f"{key}={value(setting)}" for key, setting in settings.items())])
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"), [(name, preset) for name, attack in ATTACKS.items() for preset in ["", *attack.presets]]
+)
+def test_every_preset_can_be_typed_out(name: str, preset: str) -> None:
+    attack = open_attack(f"{name}:{preset}" if preset else name)
+    assert attack == (ATTACKS[name].preset(preset) if preset else ATTACKS[name]())
+    assert open_attack(typed(name, attack)) == attack
+
+
+@pytest.mark.parametrize("text", ["ness", "", "NES", ",strict=true", ":cifar10", "nes strict=true"])
+def test_an_unknown_attack_is_answered_with_the_names(text: str) -> None:
+    name = text.split(",")[0].split(":")[0]
+    sentence = f"there is no attack {name!r}: choose one of {', '.join(NAMES)}"
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        open_attack(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "nes:cifar",
+            "NES has the presets cifar10, imagenet-0.05, imagenet-0.03, imagenet-0.01, imagenet-targeted; got 'cifar'",
+        ),
+        ("square:robust,share=0.3", "Square has the presets cifar10, imagenet, imagenet-targeted; got 'robust'"),
+        ("random:cifar10", "RandomCorners has the presets (none); got 'cifar10'"),
+        ("signhunter:cifar10", "SignHunter has the presets (none); got 'cifar10'"),
+    ],
+)
+def test_an_unknown_preset_is_answered_with_the_presets(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        open_attack(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("square,size=3", "the settings of square are share=...; got 'size=3'"),
+        ("square,share", "the settings of square are share=...; got 'share'"),
+        ("square,", "the settings of square are share=...; got ''"),
+        ("square:cifar10,p=0.3", "the settings of square are share=...; got 'p=0.3'"),
+        ("pgd,lr=1", "the settings of pgd are steps=..., step=..., random_start=..., restarts=...; got 'lr=1'"),
+        ("simba,r=1", "the settings of simba are basis=..., step=..., frequencies=...; got 'r=1'"),
+        ("random,blocks=2", "the settings of random are block=...; got 'blocks=2'"),
+        ("signhunter,step=1", "the settings of signhunter are (none); got 'step=1'"),
+    ],
+)
+def test_an_unknown_setting_is_answered_with_the_settings(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        open_attack(text)
+
+
+@pytest.mark.parametrize("text", ["nes,presets=1", "pgd,white_box=false", "square,share=0.3,presets=none"])
+def test_what_is_the_same_for_every_attack_of_its_kind_is_no_setting(text: str) -> None:
+    with pytest.raises(InputError, match="the settings of"):
+        open_attack(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("nes,samples=many", "samples of nes must be of type int; got 'many'"),
+        ("nes,samples=1e2", "samples of nes must be of type int; got '1e2'"),
+        ("nes,samples=", "samples of nes must be of type int; got ''"),
+        ("nes,strict=yes", "strict of nes must be of type bool; got 'yes'"),
+        ("nes,samples=none", "samples of nes must be of type int; got 'none'"),
+        ("square,share=big", "share of square must be of type float; got 'big'"),
+        ("square,share=nan", "share of square must be of type float; got 'nan'"),
+        ("pgd,step=2/0", "step of pgd must be of type float; got '2/0'"),
+        ("parsimonious,block=four", "block of parsimonious must be of type int | None; got 'four'"),
+        ("parsimonious,noise=axb", "noise of parsimonious must be of type tuple[int, int] | None; got 'axb'"),
+        ("parsimonious,noise=256", "noise of parsimonious must be of type tuple[int, int] | None; got '256'"),
+        ("parsimonious,noise=8x8x8", "noise of parsimonious must be of type tuple[int, int] | None; got '8x8x8'"),
+    ],
+)
+def test_a_bad_value_is_answered_with_its_type(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        open_attack(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("simba,basis=wavelet", "basis must be one of pixel, dct; got 'wavelet'"),
+        ("parsimonious,behaviour=fast", "behaviour must be one of paper, published; got 'fast'"),
+        ("parsimonious,block=3", "block must be a power of two"),
+        ("nes,samples=3", "samples come in pairs"),
+        ("pgd:cifar10,restarts=0", "steps and restarts must be at least 1"),
+    ],
+)
+def test_a_value_that_the_attack_refuses_is_refused_in_its_words(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        open_attack(text)
