@@ -47,8 +47,8 @@ def attack(name: str, count: int) -> None:
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(
-        f"{name}: {count:,} images, 64 in flight, {result.tally.queries:,} queries, {result.summary.success_rate:.1%} fooled, "
-        f"{time.perf_counter() - began:.0f} s: peak {peak:.2f} GiB",
+        f"{name}: {count:,} images, 64 in flight, {result.tally.queries:,} queries, "
+        f"{result.summary.success_rate:.1%} fooled, {time.perf_counter() - began:.0f} s: peak {peak:.2f} GiB",
         flush=True,
     )
 

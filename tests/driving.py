@@ -12,7 +12,7 @@ from parsimon import Threat
 from parsimon.canvas import render
 from parsimon.engine import Engine
 from parsimon.oracles import as_oracle
-from parsimon.protocol import Ask, Attack, Model, Outcome, Reply, Scene, Task
+from parsimon.protocol import Ask, Attack, Images, Model, Outcome, Reply, Scene, Task
 
 Pixels = NDArray[np.float32]
 Exact = NDArray[np.float64]
@@ -35,6 +35,13 @@ def random_image(shape: Shape, seed: int = 0, margin: float = 0.0) -> Pixels:
 
 def scene_of(image: Pixels, eps: float = 0.1, budget: int = 1000) -> Scene:
     return Scene(0, image, Threat(eps), budget)
+
+
+def pixels_of(ask: Ask) -> Pixels:
+    """The one image that is asked for, as it was asked for."""
+    assert isinstance(ask.points, Images)
+    assert ask.points.size == 1
+    return np.asarray(ask.points.pixels[0])
 
 
 def drawn(scene: Scene, ask: Ask) -> Pixels:

@@ -18,6 +18,7 @@ from driving import (
     converse,
     in_ball,
     linear_loss,
+    pixels_of,
     random_image,
     run,
     scene_of,
@@ -97,7 +98,7 @@ def steps_taken(attack: NES, means: list[float]) -> list[float]:
     next(search)
     for mean in means:
         check = search.send(Reply(np.array([mean + 0.5, mean - 0.5])))
-        moved = check.points.point(0)
+        moved = pixels_of(check)
         assert isinstance(moved, np.ndarray)
         taken.append(float(np.abs(moved - image).max()))
         image = moved
@@ -148,9 +149,9 @@ def test_momentum_goes_on_where_an_estimate_says_nothing(momentum: float, expect
     image = np.full(SHAPE, 0.5, np.float32)
     search = NES(samples=2, momentum=momentum).search(scene_of(image, 0.5), np.random.default_rng(0))
     next(search)
-    first = search.send(Reply(np.array([1.0, 0.0]))).points.point(0)
+    first = pixels_of(search.send(Reply(np.array([1.0, 0.0]))))
     search.send(Reply(np.zeros(1)))
-    second = search.send(Reply(np.array([0.0, 0.0]))).points.point(0)
+    second = pixels_of(search.send(Reply(np.array([0.0, 0.0]))))
     assert isinstance(first, np.ndarray)
     assert isinstance(second, np.ndarray)
     np.testing.assert_allclose(second - first, expected * np.sign(first - image), atol=1e-6)

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own convention)
 
 import parsimon
 from conftest import Bundled
-from driving import Exact, Pixels, drawn, in_ball, random_image, scene_of
+from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scene_of
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo
 from parsimon.attacks import PGD
 from parsimon.engine import Engine
@@ -188,7 +188,7 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
     search = PGD(random_start=False).search(scene_of(image), np.random.default_rng(0))
     next(search)
     gradient = np.sign(np.random.default_rng(1).integers(-1, 2, (1, 3, 6, 6))).astype(np.float32)
-    moved = search.send(Reply(np.zeros(1), gradient)).points.point(0)
+    moved = pixels_of(search.send(Reply(np.zeros(1), gradient)))
     assert isinstance(moved, np.ndarray)
     np.testing.assert_allclose(moved - image, 2 / 255 * gradient[0], atol=1e-7)
 

@@ -14,16 +14,16 @@ from parsimon.report.table import Entry, Table, comparison_table
 THREAT = Threat(8 / 255)
 
 
-def outcomes(*ends: int | None, budget: int = 100, ended: Ended = "budget", **counts: int) -> list[Outcome]:
-    """Successes after so many queries, or, for None, failures."""
+def outcomes(*ends: int | None, ended: Ended = "budget", counts: tuple[int, int, int] = (0, 0, 0)) -> list[Outcome]:
+    """Successes after so many queries, or, for None, failures; `counts` are what is not charged, outside, and so on."""
     return [
-        Outcome(index, end is not None, budget if end is None else end, ended if end is None else "success", **counts)
+        Outcome(index, end is not None, 100 if end is None else end, ended if end is None else "success", *counts)
         for index, end in enumerate(ends)
     ]
 
 
-def entry(name: str, *ends: int | None, white_box: bool = False, **counts: int) -> Entry:
-    return Entry(name, outcomes(*ends, **counts), 100, "cross-entropy", white_box)
+def entry(name: str, *ends: int | None, white_box: bool = False, counts: tuple[int, int, int] = (0, 0, 0)) -> Entry:
+    return Entry(name, outcomes(*ends, counts=counts), 100, "cross-entropy", white_box)
 
 
 def table(*entries: Entry, relative_to: str | None = None) -> Table:
@@ -33,8 +33,8 @@ def table(*entries: Entry, relative_to: str | None = None) -> Table:
 THREE = (
     entry("Quick", 10, 20, None, 40),
     entry("Slow", 30, None, 50, 60),
-    entry("NES", 90, None, None, None, uncharged=3, outside=2),
-    entry("PGD", 1, 2, 3, 4, white_box=True, gradients=5),
+    entry("NES", 90, None, None, None, counts=(3, 2, 0)),
+    entry("PGD", 1, 2, 3, 4, white_box=True, counts=(0, 0, 5)),
 )
 
 

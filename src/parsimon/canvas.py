@@ -15,6 +15,7 @@ from array_api_compat import to_device
 from numpy.typing import NDArray
 
 from parsimon.blocks import Grid
+from parsimon.errors import InputError
 from parsimon.protocol import Corner, Corners, Image, Images, Oracle, Point
 from parsimon.setsearch import Mask
 from parsimon.threat import Threat, to_eight_bit
@@ -29,7 +30,7 @@ def render(image: Image, threat: Threat, point: Point) -> Image:
     if isinstance(point, Corner):
         low, high = threat.bounds(image)
         return np.where(point.grid.stretch(point.members), high, low)
-    return to_eight_bit(point) if threat.eight_bit else point
+    return to_eight_bit(point.pixels) if threat.eight_bit else point.pixels
 
 
 class Canvas:
@@ -65,6 +66,11 @@ class Canvas:
         places: list[int] = []
         for place, points, start, stop in parts:
             if isinstance(points, Images):
+                if points.pixels.shape[1:] != self._shape:
+                    raise InputError(
+                        f"the attack asks for images of shape {points.pixels.shape} about one of {self._shape}: it "
+                        "must ask for (number, channels, rows, columns)"
+                    )
                 images.append((len(places), points.pixels[start:stop]))
             else:
                 grid, base, blocks = points
@@ -89,7 +95,7 @@ class Canvas:
     def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
         low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))
         flat = self._xp.reshape(batch, (len(places), -1))
-        return np.asarray(to_device(self._xp.any((flat < low) | (flat > high), axis=1), "cpu"))
+        return np.asarray(to_device(~self._xp.all((flat >= low) & (flat <= high), axis=1), "cpu"))
 
     def _move_base(self, place: int, grid: Grid, base: Mask, moves: _Strokes) -> None:
         """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""

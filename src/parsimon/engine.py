@@ -73,6 +73,8 @@ class _Flight:
         except StopIteration:
             return "exhausted"
         size = self.ask.points.size
+        if not size:
+            raise InputError("the attack asks for no image at all: a question must have at least one point")
         self.wanted = min(size, budget - self.queries) if self.ask.charged else size
         self.sent = 0
         self.replies.clear()
@@ -101,8 +103,9 @@ class _Evaluated(NamedTuple):
     outside: NDArray[np.bool_] | None  # None: none is
     gradients: NDArray[np.float32] | None  # None: none was asked for
 
-    def reply(self, start: int, stop: int) -> Reply:
-        return Reply(self.losses[start:stop], None if self.gradients is None else self.gradients[start:stop])
+    def reply(self, start: int, stop: int, *, gradient: bool) -> Reply:
+        told = self.gradients[start:stop] if gradient and self.gradients is not None else None
+        return Reply(self.losses[start:stop], told)
 
 
 Told = TypeVar("Told")
@@ -218,7 +221,7 @@ class Engine:
                 yield flight, flight.outcome("success", int(evaluated.predicted[first]), point)
             else:
                 self._count(flight, evaluated, row, end)
-                yield flight, self._answer(flight, evaluated.reply(row, end))
+                yield flight, self._answer(flight, evaluated.reply(row, end, gradient=flight.ask.gradient))
             row = end
 
     def _answer(self, flight: _Flight, reply: Reply) -> Outcome | None:
@@ -281,7 +284,7 @@ class Engine:
             flight.uncharged += stop - start
         if evaluated.outside is not None:
             flight.outside += int(np.count_nonzero(evaluated.outside[start:stop]))
-        if flight.ask.gradient:
+        if flight.ask.gradient and evaluated.gradients is not None:
             flight.gradients += stop - start
 
     def _land(self, outcome: Outcome) -> Outcome:

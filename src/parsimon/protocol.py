@@ -66,8 +66,8 @@ class Images(NamedTuple):
     def size(self) -> int:
         return len(self.pixels)
 
-    def point(self, number: int) -> Image:
-        return np.array(self.pixels[number])
+    def point(self, number: int) -> Picture:
+        return Picture(self.pixels.shape[1:], self.pixels[number].tobytes())
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,19 @@ class Corner:
         return np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.grid.count).astype(np.bool_)
 
 
-Point = Corner | Image
+@dataclass(frozen=True)
+class Picture:
+    """One image, its pixels as bytes: it can be compared and stored as it is."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def pixels(self) -> Image:
+        return np.frombuffer(self.data, np.float32).reshape(self.shape)
+
+
+Point = Corner | Picture
 
 
 class Ask(NamedTuple):

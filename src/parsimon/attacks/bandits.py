@@ -61,8 +61,8 @@ class Bandits(Attack):
         rows, columns = min(self.tile, height), min(self.tile, width)
         tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
         image = scene.image
-        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent. Taken so,
-        # they do not overflow, and a prior that has been rounded to 1 can still turn back.
+        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent. Taken
+        # so, they do not overflow, and a prior that has been rounded to 1 can still turn back.
         dual = np.zeros((channels, rows * columns), np.float32)
         while True:
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)

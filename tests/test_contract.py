@@ -1,0 +1,351 @@
+"""Every attack through the contract that the package ships, and proof that each of its clauses can fail."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from parsimon import InputError
+from parsimon.attacks import ATTACKS
+from parsimon.attacks.named import open_attack
+from parsimon.blocks import first_grid
+from parsimon.engine import Engine
+from parsimon.protocol import Ask, Attack, Corners, Image, Images, Scene, Search
+from parsimon.testing import BUDGET, SHAPES, THREATS, Network, attack_contract, check_attack, clauses, tasks_for
+
+Clause = Callable[[Attack], None]
+
+VARIANTS = [
+    "parsimonious:imagenet,block=2,noise=4x4",  # those of ImageNet, on a noise image that fits
+    "parsimonious:published-imagenet,block=2,noise=4x4",
+    "parsimonious,behaviour=published",
+    "parsimonious,greedy=naive,mini_batch=7",
+    "parsimonious,greedy=stochastic,max_iterations=3",
+    "bandits,strict=true",
+    "nes,strict=true",
+    "nes,samples=2",  # many steps within the budget
+    "random,block=2",
+    "pgd,restarts=2",
+    "pgd,random_start=false",
+]
+
+
+def every_attack() -> list[Any]:
+    """Defaults, presets and variants under the names that people type; a preset that is the default is left out."""
+    presets = [f"{name}:{preset}" for name, attack in ATTACKS.items() for preset in attack.presets]
+    attacks: dict[Attack, str] = {}
+    for text in [*ATTACKS, *presets, *VARIANTS]:
+        if not (text.startswith("parsimonious:") and text.endswith("imagenet")):
+            attacks.setdefault(open_attack(text), text)
+    return [pytest.param(attack, id=text) for attack, text in attacks.items()]
+
+
+@pytest.mark.parametrize("clause", attack_contract, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("attack", every_attack())
+def test_every_attack_keeps_the_contract(attack: Attack, clause: Clause) -> None:
+    clause(attack)
+
+
+@pytest.mark.parametrize("attack", every_attack())
+def test_the_contract_sees_every_attack_both_succeed_and_fail(attack: Attack) -> None:
+    outcomes = [
+        outcome
+        for threat in THREATS
+        for outcome in Engine(attack, Network(SHAPES[0]), threat, budget=BUDGET).run(tasks_for(SHAPES[0], threat))
+    ]
+    assert {outcome.success for outcome in outcomes} == {True, False}
+    assert len({outcome.queries for outcome in outcomes}) > 1
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_attack_refuses_a_shape_by_default(name: str, shape: tuple[int, int, int]) -> None:
+    (task,) = tasks_for(shape, THREATS[0], 1)
+    ask = next(ATTACKS[name]().search(Scene(0, task.image, THREATS[0], BUDGET), np.random.default_rng(0)))
+    assert ask.points.size > 0
+
+
+@dataclass(frozen=True)
+class Honest(Attack):
+    """A few random corners, as images. The broken attacks below build on it."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        for _ in range(40):
+            yield Ask(Images(self.candidate(scene, rng)[None]))
+
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        low, high = scene.bounds
+        return np.where(rng.random(scene.shape) < 0.5, high, low)
+
+
+def test_an_honest_attack_keeps_the_whole_contract() -> None:
+    check_attack(Honest())
+
+
+class LeavesTheBall(Honest):
+    """By the last bit of a number."""
+
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        return np.nextafter(super().candidate(scene, rng), np.float32(2))
+
+
+class LeavesTheBallInItsLastQuestion(Honest):
+    """Which is never answered, because the budget ends within it."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        inside, outside = self.candidate(scene, rng), np.zeros((1000, *scene.shape), np.float32)
+        yield Ask(Images(np.concatenate([inside[None], outside])))
+
+
+class DrawsFromNumpy(Honest):
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        np.random.random()
+        return super().candidate(scene, rng)
+
+
+class DrawsFromPython(Honest):
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        random.random()
+        return super().candidate(scene, rng)
+
+
+class ReadsTheSharedState(Honest):
+    """Without drawing from it, so that it stays as it was."""
+
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        state: Any = np.random.get_state()
+        return super().candidate(scene, np.random.default_rng([*state[1][:4], *rng.integers(0, 9, 9)]))
+
+
+class ProbesWithoutASeed(Honest):
+    """It comes to the same end each time, by way of other questions."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        for _ in range(40):
+            yield Ask(Images(self.candidate(scene, np.random.default_rng(secrets.randbits(64)))[None]), True, math.inf)
+            yield Ask(Images(self.candidate(scene, rng)[None]))
+
+
+@dataclass(frozen=True)
+class Remembers(Honest):
+    """How many images it was given before."""
+
+    searches: list[int] = field(default_factory=list)
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        self.searches.append(scene.index)
+        rng.random(len(self.searches))
+        return super().search(scene, rng)
+
+
+@dataclass(frozen=True)
+class MindsItsCompany(Honest):
+    """It stands still while another of its searches is under way."""
+
+    running: list[int] = field(default_factory=list)
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        self.running.append(scene.index)
+        try:
+            while True:
+                candidate = self.candidate(scene, rng)
+                yield Ask(Images((scene.image if len(self.running) > 1 else candidate)[None]))
+        finally:
+            self.running.remove(scene.index)
+
+
+class KnowsTheEngine(Honest):
+    """By the memory of a reply, which the engine cuts out of a batch."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        candidate = scene.image
+        while True:
+            reply = yield Ask(Images(candidate[None]))
+            candidate = scene.image if reply.loss.base is not None else self.candidate(scene, rng)
+
+
+class LivesOnFreeQuestions(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        while True:
+            yield Ask(Images(scene.image[None]), charged=False)
+
+
+class AsksForNothing(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(scene, rng)[None][:0]))
+
+
+class AsksWithoutABatch(Honest):
+    """For (channels, rows, columns), which reads as so many images without channels."""
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(scene, rng)))
+
+
+class PeeksAtGradients(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(scene, rng)[None]), gradient=True)
+
+
+class BreaksOnGrey(Honest):
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        assert scene.image[0].size == scene.image[-2].size
+        return super().candidate(scene, rng)
+
+
+class RefusesAll(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        raise InputError("no")
+
+
+class WritesToItsImage(Honest):
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        scene.image[...] = super().candidate(scene, rng)
+        return scene.image
+
+
+class WritesToItsReply(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        while True:
+            reply = yield Ask(Images(self.candidate(scene, rng)[None]))
+            reply.loss[0] += 1
+
+
+@dataclass(frozen=True)
+class SharesItsMemory(Honest):
+    """Between its searches, each of which overwrites what another waits to be told of."""
+
+    memory: dict[tuple[int, ...], NDArray[np.float32]] = field(default_factory=dict)
+
+    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+        memory = self.memory.setdefault(scene.shape, np.empty(scene.shape, np.float32))
+        memory[...] = super().candidate(scene, rng)
+        return memory
+
+
+class FlipsInPlace(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        grid = first_grid(scene.shape)
+        base = np.zeros(grid.count, np.bool_)
+        while True:
+            yield Ask(Corners(grid, base))
+            base[rng.integers(grid.count)] ^= True
+
+
+@pytest.mark.parametrize(
+    ("attack", "clause", "sentence"),
+    [
+        (LeavesTheBall, clauses.stays_in_the_ball, "leaves the ball"),
+        (LeavesTheBallInItsLastQuestion, clauses.stays_in_the_ball, "leaves the ball"),
+        (DrawsFromNumpy, clauses.is_deterministic_in_its_seed, "random state that all code shares"),
+        (DrawsFromPython, clauses.is_deterministic_in_its_seed, "random state that all code shares"),
+        (ReadsTheSharedState, clauses.is_deterministic_in_its_seed, "two different ends"),
+        (ProbesWithoutASeed, clauses.asks_the_same_after_the_same_replies, "asks something else"),
+        (BreaksOnGrey, clauses.takes_images_of_any_shape, r"fails on images of shape \(1, 8, 8\): IndexError"),
+        (WritesToItsReply, clauses.leaves_its_input_alone, "writes to a reply"),
+    ],
+)
+def test_a_broken_attack_breaks_its_clause_and_no_other(attack: type[Attack], clause: Clause, sentence: str) -> None:
+    for other in attack_contract:
+        if other is not clause:
+            other(attack())
+    with pytest.raises(AssertionError, match=sentence):
+        clause(attack())
+
+
+@pytest.mark.parametrize(
+    ("attack", "clause", "sentence"),
+    [
+        (Remembers, clauses.is_deterministic_in_its_seed, "two different ends"),
+        (Remembers, clauses.asks_the_same_after_the_same_replies, "asks something else"),
+        (MindsItsCompany, clauses.does_not_depend_on_its_company, "comes to another end with batch_size"),
+        (KnowsTheEngine, clauses.is_counted_exactly, "comes to another end under"),
+        (LivesOnFreeQuestions, clauses.never_goes_past_its_budget, "lives on free questions"),
+        (AsksForNothing, clauses.never_goes_past_its_budget, "asks for no image"),
+        (AsksWithoutABatch, clauses.stays_in_the_ball, r"an image of shape \(8, 8\) about one of \(3, 8, 8\)"),
+        (PeeksAtGradients, clauses.is_counted_exactly, "not a white-box attack"),
+        (RefusesAll, clauses.takes_images_of_any_shape, r"fails on images of shape \(3, 8, 8\): InputError"),
+        (WritesToItsImage, clauses.leaves_its_input_alone, "writes to its image"),
+        (SharesItsMemory, clauses.leaves_its_input_alone, "writes to what it has asked for"),
+        (FlipsInPlace, clauses.is_counted_exactly, "comes to another end under"),
+        (FlipsInPlace, clauses.leaves_its_input_alone, "writes to what it has asked for"),
+    ],
+)
+def test_a_broken_attack_breaks_its_clause(attack: type[Attack], clause: Clause, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        clause(attack())
+
+
+def test_every_clause_is_seen_to_fail_above() -> None:
+    marks = [
+        *test_a_broken_attack_breaks_its_clause_and_no_other.pytestmark,  # type: ignore[attr-defined]
+        *test_a_broken_attack_breaks_its_clause.pytestmark,  # type: ignore[attr-defined]
+    ]
+    assert {clause for mark in marks for _, clause, _ in mark.args[1]} == set(attack_contract)
+
+
+def test_the_contract_leaves_the_shared_random_states_as_they_were() -> None:
+    random.seed(5)
+    np.random.seed(5)
+    clauses.is_deterministic_in_its_seed(Honest())
+    after = random.random(), np.random.random()
+    random.seed(5)
+    np.random.seed(5)
+    assert after == (random.random(), np.random.random())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_networks_scores_and_gradients_are_a_rows_own_to_the_bit(shape: tuple[int, int, int]) -> None:
+    network = Network(shape)
+    images = np.random.default_rng(0).random((70, *shape), np.float32)
+
+    def pull(rows: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
+        return network.pull_back(rows, np.cos)
+
+    for size in (1, 3, 64):
+        for whole, *parts in zip(
+            pull(images), *(pull(images[at : at + size]) for at in range(0, 70, size)), strict=True
+        ):
+            assert np.array_equal(whole, np.concatenate(parts))
+    assert np.array_equal(network(images), pull(images)[0])
+
+
+def test_the_networks_gradient_is_the_numerical_one() -> None:
+    network = Network((1, 2, 3))
+    image = np.random.default_rng(0).random((1, 1, 2, 3), np.float32)
+    slope = np.array([[1.0, -2.0, 0.5, 3.0]])
+    _, gradient = network.pull_back(image, lambda _: slope)
+    for pixel in np.ndindex(image.shape):
+        above, below = image.copy(), image.copy()
+        above[pixel] += 1e-3
+        below[pixel] -= 1e-3
+        rise = (slope * network(above) - slope * network(below)).sum() / float(above[pixel] - below[pixel])
+        assert math.isclose(rise, gradient[pixel], rel_tol=1e-3, abs_tol=1e-3)
+
+
+@pytest.mark.parametrize("threat", THREATS, ids=str)
+@pytest.mark.parametrize("count", [1, 6, 30])
+def test_tasks_differ_and_hold_extreme_pixels_and_right_goals(threat: Any, count: int) -> None:
+    tasks = tasks_for(SHAPES[0], threat, count)
+    assert len({task.index for task in tasks}) == count
+    for task in tasks:
+        seen = Network(SHAPES[0])(task.image[None]).argmax()
+        assert (seen != task.goal) == threat.targeted
+        assert (task.image.min(), task.image.max()) == (0, 1)
+
+
+def test_the_contract_needs_neither_pytest_nor_a_framework() -> None:
+    code = "import sys, parsimon.testing; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "parsimon.testing" in loaded
+    assert not {"pytest", "torch", "onnxruntime"} & set(loaded)
