@@ -19,7 +19,7 @@ from parsimon import Threat, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.named import open_attack
 from parsimon.checks import classify
-from parsimon.engine import Engine, Tally
+from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle, as_oracle
 from parsimon.protocol import Oracle, Task
 
@@ -43,11 +43,11 @@ class InTurns:
         self._last = images
         return self._oracle(images)
 
-    def show_again(self, tally: Tally) -> None:
+    def show_again(self, step: Step) -> None:
         """Collect the rows of the last call that a search asked for; show them when they fill a batch."""
         began = time.perf_counter()
-        rows = self._last[: tally.rows - self._rows_before]
-        self._rows_before = tally.rows
+        rows = self._last[: step.tally.rows - self._rows_before]
+        self._rows_before = step.tally.rows
         if self._buffer is None:
             self._buffer = np.empty((self._batch_size, *rows.shape[1:]), np.float32)
         while len(rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from parsimon import ModelError, Parsimonious, Threat
 from parsimon.attacks import PGD
+from parsimon.attacks.named import open_attack
 from parsimon.canvas import render
-from parsimon.engine import Engine
+from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle
-from parsimon.protocol import Ask, Attack, Images, Outcome, Picture, Reply, Scene, Search, Task
+from parsimon.protocol import Ask, Attack, Images, Outcome, Picture, Reply, Scene, Search, Task, Told
 from parsimon.testing import Network, tasks_for
 
 SHAPE = (3, 8, 8)
@@ -318,7 +319,7 @@ def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
     tasks = tasks_for(SHAPE, threat, 20)
     whole = results(Engine(Parsimonious(), model, threat, budget=400).run(tasks))
     engine = Engine(Parsimonious(), model, threat, budget=400, batch_size=32, in_flight=8)
-    stopped = results(engine.run(tasks, lambda tally: engine.stop() if tally.calls == 12 else None))
+    stopped = results(engine.run(tasks, lambda step: engine.stop() if step.tally.calls == 12 else None))
     unfinished = [outcome for outcome in stopped.values() if outcome.ended == "interrupted"]
     finished = {index: outcome for index, outcome in stopped.items() if outcome.ended != "interrupted"}
     assert finished
@@ -356,3 +357,57 @@ def test_nan_scores_name_the_image() -> None:
     engine = Engine(Parsimonious(), CallableOracle(failing), threat, budget=100, in_flight=1)
     with pytest.raises(ModelError, match=f"NaN scores for a point near image {hardest.index};"):
         list(engine.run([hardest]))
+
+
+@pytest.mark.parametrize("name", ["parsimonious", "bandits", "nes,samples=6", "square", "simba", "pgd"])
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_again(name: str, batch_size: int) -> None:
+    attack, threat = open_attack(name), Threat(0.02)
+    network = Network((3, 8, 8))
+    tasks = tasks_for(network.shape, threat, 6)
+    shown = 0
+
+    class Counting(Network):
+        def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
+            nonlocal shown
+            shown += len(images)
+            return super().__call__(images)
+
+    def engine(network: Network) -> Engine:
+        return Engine(attack, network, threat, budget=60, batch_size=batch_size, in_flight=4)
+
+    whole = results(engine(network).run(tasks))
+    for calls in {1, 2, 3, 7, 20}:
+        cut = engine(network)
+        journal: dict[int, list[Told]] = {}
+
+        def record(step: Step, cut: Engine = cut, calls: int = calls, journal: Any = journal) -> None:
+            for told in step.told:
+                journal.setdefault(told.index, []).append(told)
+            if step.tally.calls == calls:
+                cut.stop()
+
+        before = {index: each for index, each in results(cut.run(tasks, record)).items() if each.ended != "interrupted"}
+        again = [
+            replace(task, told=joined(journal[task.index]) if task.index in journal else None)
+            for task in tasks
+            if task.index not in before
+        ]
+        shown = 0
+        resumed = engine(Counting((3, 8, 8)))
+        after = results(resumed.run(again))
+        assert {**before, **after} == whole
+        answered = sum(len(told.loss) for index in after for told in journal.get(index, []))
+        if batch_size == 1:  # else points after a success are shown too, and not counted
+            assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)
+        assert resumed.tally.queries == sum(outcome.queries for outcome in after.values())
+
+
+def joined(parts: list[Told]) -> Told:
+    gradients = [part.gradient for part in parts if part.gradient is not None]
+    return Told(
+        parts[0].index,
+        np.concatenate([part.loss for part in parts]),
+        np.concatenate(gradients) if gradients else None,
+        sum(part.outside for part in parts),
+    )

@@ -91,7 +91,7 @@ def compare(
         settings: As for `attack`. Each attack climbs its own loss unless one is chosen.
     """
     rows = named_rows(attacks)
-    reference = _row_named(relative_to, rows)
+    reference = row_named(relative_to, rows)
     return Comparison(launch(rows, model, images, labels, eps, **settings), reference)
 
 
@@ -123,7 +123,8 @@ def _opened(attack: Attack | str) -> Attack:
     raise InputError(f"an attack must be an instance of parsimon.Attack or the name of one; got {attack!r}")
 
 
-def _row_named(name: str | None, rows: Mapping[str, Attack]) -> str | None:
+def row_named(name: str | None, rows: Mapping[str, Attack]) -> str | None:
+    """The row that is meant, whatever its case; NES where none is."""
     found = next((row for row in rows if row.lower() == (name or "NES").lower()), None)
     if name is not None and found is None:
         raise InputError(f"relative_to must be one of {', '.join(rows)}; got {name!r}")

@@ -30,6 +30,7 @@ from parsimon.protocol import (
     Scene,
     Search,
     Task,
+    Told,
 )
 from parsimon.threat import Threat
 
@@ -51,11 +52,18 @@ class Tally:
         return self.rows / max(1, self.rows + self.padding)
 
 
+class Step(NamedTuple):
+    """What one model call has brought."""
+
+    tally: Tally
+    told: list[Told]  # to the searches that go on; what ended was yielded before
+
+
 class _Flight:
     """One image in work."""
 
     __slots__ = (
-        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "replies", "search", "sent"),
+        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "search", "sent", "told"),
         *("uncharged", "wanted"),
     )
 
@@ -64,7 +72,7 @@ class _Flight:
         self.queries = self.uncharged = self.outside = self.gradients = 0
         self.ask: Ask
         self.wanted = self.sent = 0  # of the asked points: how many the budget allows, how many were shown
-        self.replies: list[Reply] = []
+        self.told: list[Told] = []  # of those points
 
     def proceed(self, reply: Reply | None, budget: int) -> Ended | None:
         """Hand the search its reply and take its next question; how it ended if there is none."""
@@ -77,7 +85,7 @@ class _Flight:
             raise InputError("the attack asks for no image at all: a question must have at least one point")
         self.wanted = min(size, budget - self.queries) if self.ask.charged else size
         self.sent = 0
-        self.replies.clear()
+        self.told.clear()
         return None if self.wanted else "budget"
 
     def outcome(self, ended: Ended, predicted: int | None = None, point: Point | None = None) -> Outcome:
@@ -103,12 +111,14 @@ class _Evaluated(NamedTuple):
     outside: NDArray[np.bool_] | None  # None: none is
     gradients: NDArray[np.float32] | None  # None: none was asked for
 
-    def reply(self, start: int, stop: int, *, gradient: bool) -> Reply:
-        told = self.gradients[start:stop] if gradient and self.gradients is not None else None
-        return Reply(self.losses[start:stop], told)
+    def told(self, flight: _Flight, start: int, stop: int) -> Told:
+        """What a flight is told of its rows."""
+        gradient = self.gradients[start:stop] if flight.ask.gradient and self.gradients is not None else None
+        outside = 0 if self.outside is None else int(np.count_nonzero(self.outside[start:stop]))
+        return Told(flight.index, self.losses[start:stop], gradient, outside)
 
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 _Part = tuple[_Flight, int, int]  # the points start .. stop of what a flight asks
 
 
@@ -150,7 +160,7 @@ class Engine:
         """End after the batch in work; images still in flight are then yielded as interrupted."""
         self.stopped = True
 
-    def run(self, tasks: Iterable[Task], on_step: Callable[[Tally], None] | None = None) -> Iterator[Outcome]:
+    def run(self, tasks: Iterable[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
         """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
         waiting = iter(tasks)
         first = list(islice(waiting, self._in_flight))
@@ -164,22 +174,26 @@ class Engine:
         while not self.stopped:
             while free and (task := next(waiting, None)) is not None:
                 flight = self._start(task, free.pop(), canvas)
-                if ended := flight.proceed(None, self._budget):
-                    free.append(flight.place)
-                    yield self._land(flight.outcome(ended))
-                else:
-                    ready.append(flight)
-            if not ready:
-                return
-            parts = self._take(ready)
-            for flight, outcome in self._show(canvas, parts):
+                ended = flight.proceed(None, self._budget)
+                outcome = flight.outcome(ended) if ended else self._retell(flight, task.told)
                 if outcome is None:
                     ready.append(flight)
                 else:
                     free.append(flight.place)
                     yield self._land(outcome)
+            if not ready:
+                return
+            parts = self._take(ready)
+            step = Step(self.tally, [])
+            for flight, told, outcome in self._show(canvas, parts):
+                if outcome is None:
+                    ready.append(flight)
+                    step.told.append(told)
+                else:
+                    free.append(flight.place)
+                    yield self._land(outcome)
             if on_step is not None:
-                on_step(self.tally)
+                on_step(step)
         for flight in ready:
             yield flight.outcome("interrupted")
 
@@ -203,8 +217,11 @@ class Engine:
             parts.append((flight, start, stop))
         return parts
 
-    def _show(self, canvas: Canvas, parts: list[_Part]) -> Iterator[tuple[_Flight, Outcome | None]]:
-        """Show the parts to the model. Each flight with its outcome, or with None where it has more to ask."""
+    def _show(self, canvas: Canvas, parts: list[_Part]) -> Iterator[tuple[_Flight, Told, Outcome | None]]:
+        """Show the parts to the model.
+
+        Each flight with what it is told, and with its outcome, or None where it has more to ask.
+        """
         evaluated = self._evaluate(canvas, parts)
         hits = deque(np.flatnonzero(evaluated.wins).tolist())
         row = 0
@@ -215,22 +232,41 @@ class Engine:
                 hit = hits.popleft()
                 if first is None and evaluated.losses[hit] >= flight.ask.eligible_from:
                     first = hit
-            if first is not None:
-                self._count(flight, evaluated, row, first + 1)
-                point = flight.ask.points.point(start + first - row)
-                yield flight, flight.outcome("success", int(evaluated.predicted[first]), point)
+            stop_row = end if first is None else first + 1
+            told = evaluated.told(flight, row, stop_row)
+            self._count(flight, told)
+            if first is None:
+                yield flight, told, self._answer(flight, told)
             else:
-                self._count(flight, evaluated, row, end)
-                yield flight, self._answer(flight, evaluated.reply(row, end, gradient=flight.ask.gradient))
+                point = flight.ask.points.point(start + first - row)
+                yield flight, told, flight.outcome("success", int(evaluated.predicted[first]), point)
             row = end
 
-    def _answer(self, flight: _Flight, reply: Reply) -> Outcome | None:
-        flight.replies.append(reply)
+    def _retell(self, flight: _Flight, told: Told | None) -> Outcome | None:
+        """Tell a search what it was told before an interruption."""
+        if told is None:
+            return None
+        outcome = None
+        loss, gradient = told.loss, told.gradient
+        flight.outside = told.outside
+        while outcome is None and len(loss):
+            flight.sent = points = min(flight.wanted, len(loss))
+            of_these = None
+            if flight.ask.gradient and gradient is not None:
+                of_these, gradient = gradient[:points], gradient[points:]
+            part = Told(flight.index, loss[:points], of_these, 0)
+            loss = loss[points:]
+            self._count(flight, part)
+            outcome = self._answer(flight, part)
+        return outcome
+
+    def _answer(self, flight: _Flight, told: Told) -> Outcome | None:
+        flight.told.append(told)
         if flight.sent < flight.wanted:
             return None
         if flight.wanted < flight.ask.points.size:
             return flight.outcome("budget")
-        ended = flight.proceed(_joined(flight.replies), self._budget)
+        ended = flight.proceed(_joined(flight.told), self._budget)
         return flight.outcome(ended) if ended else None
 
     def _evaluate(self, canvas: Canvas, parts: list[_Part]) -> _Evaluated:
@@ -272,20 +308,19 @@ class Engine:
 
         oracle = self._oracle
         assert isinstance(oracle, GradientOracle), "else it was refused in the beginning"
-        scores, gradients = _told(lambda: oracle.pull_back(batch, slope), batch)
+        scores, gradients = _answered(lambda: oracle.pull_back(batch, slope), batch)
         return _checked_scores(scores, len(batch))[:rows], gradients[:rows]
 
-    def _count(self, flight: _Flight, evaluated: _Evaluated, start: int, stop: int) -> None:
-        """Count the rows that a flight is told of."""
+    def _count(self, flight: _Flight, told: Told) -> None:
+        """Count the points that a search is told of."""
+        points = len(told.loss)
         if flight.ask.charged:
-            flight.queries += stop - start
-            self.tally.queries += stop - start
+            flight.queries += points
+            self.tally.queries += points
         else:
-            flight.uncharged += stop - start
-        if evaluated.outside is not None:
-            flight.outside += int(np.count_nonzero(evaluated.outside[start:stop]))
-        if flight.ask.gradient and evaluated.gradients is not None:
-            flight.gradients += stop - start
+            flight.uncharged += points
+        flight.outside += told.outside
+        flight.gradients += 0 if told.gradient is None else points
 
     def _land(self, outcome: Outcome) -> Outcome:
         self.tally.ended += 1
@@ -293,20 +328,20 @@ class Engine:
         return outcome
 
 
-def _joined(replies: list[Reply]) -> Reply:
-    """The replies to the parts of one question as the reply to all of it."""
-    if len(replies) == 1:
-        return replies[0]
-    gradients = [reply.gradient for reply in replies if reply.gradient is not None]
-    return Reply(np.concatenate([reply.loss for reply in replies]), np.concatenate(gradients) if gradients else None)
+def _joined(parts: list[Told]) -> Reply:
+    """What was told of the parts of a question as the reply to all of it."""
+    if len(parts) == 1:
+        return Reply(parts[0].loss, parts[0].gradient)
+    gradients = [part.gradient for part in parts if part.gradient is not None]
+    return Reply(np.concatenate([part.loss for part in parts]), np.concatenate(gradients) if gradients else None)
 
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
     """The oracle's scores, if it answers and they have the shape of scores."""
-    return _checked_scores(_told(lambda: oracle(batch), batch), len(batch))
+    return _checked_scores(_answered(lambda: oracle(batch), batch), len(batch))
 
 
-def _told(ask: Callable[[], Told], batch: Any) -> Told:
+def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
     """What the model says; whatever it raises is the model's failure."""
     try:
         return ask()

@@ -3,6 +3,7 @@
 ParsimonError
   InputError      the caller's images, labels or settings (also a ValueError)
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
+  StoreError      a run's file that cannot be read or written (also an OSError)
   MissingExtraError  an optional package that is not installed (also an ImportError)
 """
 
@@ -22,6 +23,10 @@ class InputError(ParsimonError, ValueError):
 
 class ModelError(ParsimonError, RuntimeError):
     """A model that cannot be opened, or that answered what no classifier answers."""
+
+
+class StoreError(ParsimonError, OSError):
+    """A run's file that cannot be read or written, or that another process writes."""
 
 
 class MissingExtraError(ParsimonError, ImportError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import checks
-from parsimon.checks import ImageSource
-from parsimon.engine import Engine
+from parsimon.checks import ImageSource, Prepared
+from parsimon.engine import Engine, Step
 from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Outcome, Task
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
+from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
 
 DEFAULT_BUDGET = 2000
@@ -43,10 +44,12 @@ def launch(
     batch_size: int | None = None,
     in_flight: int | None = None,
     progress: bool | None = None,
+    store: Store | None = None,
 ) -> dict[str, Result]:
     """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
 
-    After Ctrl-C the attacks that were not begun have no result.
+    With a store, all that is told is written down, and what is written there already is not asked again. After Ctrl-C
+    the attacks that were not begun have no result.
     """
     oracle = as_oracle(model)
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores, eight_bit)
@@ -76,15 +79,17 @@ def launch(
     chosen = np.flatnonzero(prepared.correct)[:at_most].tolist()
     show = sys.stderr.isatty() if progress is None else progress
 
+    if store is not None:
+        _hold(store, prepared, truth, chosen)
     outcomes: dict[str, tuple[Outcome, ...]] = {}
     # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
     for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-        tasks = (Task(index, np.asarray(source[index]), int(goals[index])) for index in chosen)
-        with _stopping_on_interrupt(engines[name]), progress_line.live(name, len(chosen), show=show) as on_step:
-            ended = {outcome.index: outcome for outcome in engines[name].run(tasks, on_step)}
+        engine = engines[name]
+        with _stopping_on_interrupt(engine), progress_line.live(name, len(chosen), show=show) as on_step:
+            ended = _attack_all(engine, name, chosen, source, goals, store, on_step)
         # After Ctrl-C some may not even have been begun.
         outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
-        if engines[name].stopped:
+        if engine.stopped:
             break
     return {
         name: Result(
@@ -100,6 +105,65 @@ def launch(
         for name in attacks
         if name in outcomes
     }
+
+
+def _attack_all(
+    engine: Engine,
+    name: str,
+    chosen: list[int],
+    source: ImageSource,
+    goals: NDArray[np.intp],
+    store: Store | None,
+    on_step: Callable[[Step], None] | None,
+) -> dict[int, Outcome]:
+    """One attack on the chosen images, from where the store says that it was left off."""
+    ended = {} if store is None else store.outcomes(name, np.asarray(source[chosen[0]]).shape)
+    told = {} if store is None else store.told(name)
+    engine.tally.ended = len(ended)
+    engine.tally.successes = sum(outcome.success for outcome in ended.values())
+    engine.tally.queries = sum(outcome.queries for outcome in ended.values())
+    tasks = (
+        Task(index, np.asarray(source[index]), int(goals[index]), told.pop(index, None))
+        for index in chosen
+        if index not in ended
+    )
+    unsaved: list[Outcome] = []
+
+    def save(step: Step) -> None:
+        if store is not None:
+            store.save(name, unsaved, step.told)
+            unsaved.clear()
+        if on_step is not None:
+            on_step(step)
+
+    for outcome in engine.run(tasks, save):
+        ended[outcome.index] = outcome
+        if outcome.ended != "interrupted":
+            unsaved.append(outcome)
+    if store is not None:
+        store.save(name, unsaved, [])
+        if not engine.stopped:
+            store.finish(name)
+    return ended
+
+
+def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: list[int]) -> None:
+    """Write down what the model makes of the clean images, or see that it is still the same."""
+    facts = {
+        "classes": prepared.classes,
+        "labels": truth.tolist(),
+        "predicted": prepared.predicted.tolist(),
+        "chosen": chosen,
+    }
+    for key, value in facts.items():
+        before = store.known(key)
+        if before is None:
+            store.know(key, value)
+        elif before != value:
+            raise InputError(
+                f"this run was begun with other {key} of the clean images: its model or its data have changed since, "
+                "so going on would mix results. Start a new run, or bring back what it was begun with."
+            )
 
 
 def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:

@@ -205,13 +205,26 @@ class GradientOracle(Oracle, Protocol):
 Model = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
+class Told(NamedTuple):
+    """What a search was told of an image that is still in work: the journal by which it can be resumed."""
+
+    index: int
+    loss: NDArray[np.float64]  # of each answered point, in the order of the questions
+    gradient: NDArray[np.float32] | None  # of those points for which it was asked
+    outside: int  # how many of the points lay outside the ball
+
+
 @dataclass(frozen=True)
 class Task:
-    """An image to attack, and the class to leave (untargeted) or to reach (targeted)."""
+    """An image to attack, and the class to leave (untargeted) or to reach (targeted).
+
+    `told` is what its search was told before an interruption; it is told that again, and the model is not asked.
+    """
 
     index: int
     image: Image
     goal: int
+    told: Told | None = None
 
 
 Ended = Literal["success", "budget", "exhausted", "interrupted"]

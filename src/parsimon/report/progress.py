@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from parsimon.engine import Tally
+from parsimon.engine import Step
 
 _REFRESH_SECONDS = 0.2
 
 
 @contextmanager
-def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Tally], None] | None]:
+def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], None] | None]:
     """A function for the engine to call after each batch; None where nothing is shown."""
     if not show:
         yield None
@@ -33,8 +33,9 @@ def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Tally], No
         task = bar.add_task(name, total=images, status="")
         began = shown = time.monotonic()
 
-        def update(tally: Tally) -> None:
+        def update(step: Step) -> None:
             nonlocal shown
+            tally = step.tally
             now = time.monotonic()
             if now - shown < _REFRESH_SECONDS and tally.ended < images:
                 return

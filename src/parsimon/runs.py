@@ -1,0 +1,128 @@
+"""Stored runs: a folder with the spec, the environment and the run file. Begin one, go on with one, read one."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parsimon import zoo
+from parsimon.api import named_rows, row_named
+from parsimon.checks import ImageSource, Prepared
+from parsimon.data import arrays
+from parsimon.engine import Tally
+from parsimon.errors import InputError, StoreError
+from parsimon.launch import launch
+from parsimon.protocol import Outcome
+from parsimon.result import Comparison, Result
+from parsimon.spec import Spec
+from parsimon.store import Store
+from parsimon.threat import Threat
+
+_SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
+_PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch")
+
+
+def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+    """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
+    there = folder / _SPEC
+    if there.exists() and (changes := Spec.read(there).differences(spec)):
+        raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store(folder, write=True) as store:
+        if not there.exists():
+            (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
+            there.write_text(spec.toml())
+        images, labels = open_data(spec.data)
+        rows = named_rows(spec.attacks)
+        results = launch(
+            rows,
+            spec.model,
+            images,
+            labels,
+            spec.radius,
+            budget=spec.budget,
+            targets="next" if spec.targeted else None,
+            loss=spec.loss,
+            scores=spec.scores,
+            eight_bit=spec.eight_bit,
+            at_most=None if spec.images == "all" else spec.images,
+            seed=spec.seed,
+            batch_size=spec.batch_size,
+            in_flight=in_flight,
+            progress=progress,
+            store=store,
+        )
+    return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def resume(folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+    """Go on with a run where it was left off, in the middle of an image if need be."""
+    if not (folder / _SPEC).exists():
+        raise StoreError(f"{folder} holds no run: there is no {_SPEC} in it")
+    return run(Spec.read(folder / _SPEC), folder, in_flight=in_flight, progress=progress)
+
+
+def load(folder: Path) -> Comparison:
+    """A run's results so far, read without its model; images that have not ended count as interrupted."""
+    spec = Spec.read(folder / _SPEC)
+    rows = named_rows(spec.attacks)
+    images, _ = open_data(spec.data)
+    with Store(folder) as store:
+        chosen, predicted = store.known("chosen"), store.known("predicted")
+        if chosen is None or predicted is None:
+            raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
+        truth = np.asarray(store.known("labels"), np.intp)
+        prepared = Prepared(np.asarray(predicted, np.intp), np.asarray(predicted) == truth, store.known("classes"))
+        results = {}
+        for name, attack in rows.items():
+            ended = store.outcomes(name, np.asarray(images[0]).shape)
+            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+            loss = spec.loss or attack.own_loss(spec.targeted)
+            threat = Threat(spec.radius, spec.targeted, loss, spec.scores, spec.eight_bit)
+            tally = Tally(sum(each.queries for each in outcomes), ended=len(ended))
+            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
+    return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def open_data(name: str) -> tuple[ImageSource, Any]:
+    """Images and labels by what a person types."""
+    return zoo.images() if name == "bundled" else arrays.read_npz(Path(name))
+
+
+def environment() -> dict[str, Any]:
+    """What a reader of the results may want to know of where they come from."""
+    return {
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "python": sys.version,
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "commit": _commit(),
+        "command": sys.argv,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Of the working folder, if it is a repository: the experiment's code, as a rule."""
+    try:
+        said = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip()

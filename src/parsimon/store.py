@@ -1,0 +1,265 @@
+"""The run file: one SQLite database with every outcome, and the journal of what is still in work.
+
+Tables:
+
+- `about`: facts of the run, such as the spec's hash and which images were chosen;
+- `outcomes`: a row for each attack and image, written when the attack on it ends;
+- `journal`: a row for each model call, with what it told the searches that go on. An image's outcome and the journal
+  of the call that ended it are written together, so whenever the process dies, an image is either ended or can be
+  resumed from its last reply. The journal of an attack is deleted when the attack is over.
+
+A write is handed to the operating system after each model call, so that killing the process loses nothing; it is not
+forced to the disk each time, so a power cut can lose the last moments, but never leaves a broken file.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from parsimon.blocks import Grid
+from parsimon.errors import StoreError
+from parsimon.protocol import Corner, Outcome, Picture, Point, Told
+
+_VERSION = 1
+_APPLICATION = 0x70617273  # "pars"
+_COMPACT_AFTER = 64 * 2**20  # bytes of journal
+
+_SCHEMA = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE outcomes (
+    attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
+    ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
+    predicted INTEGER, grid TEXT, point BLOB, PRIMARY KEY (attack, image)
+) WITHOUT ROWID;
+CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL);
+"""
+
+
+class Store:
+    """A run's file, open for one writer at a time; others may read it meanwhile."""
+
+    def __init__(self, folder: Path, *, write: bool = False) -> None:
+        self._path = folder / "run.sqlite"
+        self._lock = _locked(folder) if write else None
+        with self._errors():
+            new = not self._path.exists()
+            if new and not write:
+                raise StoreError(f"{folder} holds no run: there is no {self._path.name} in it")
+            self._database = sqlite3.connect(self._path, isolation_level=None)
+            if new:
+                self._create()
+            self._check()
+            if write:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                self._database.execute("PRAGMA synchronous = NORMAL")
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    def know(self, key: str, value: Any) -> None:
+        with self._transaction():
+            self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, json.dumps(value)))
+
+    def known(self, key: str) -> Any:
+        """The fact, or None."""
+        with self._errors():
+            row = self._database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    # --- what has ended, and what is in work ------------------------------------------------------------------------
+
+    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told]) -> None:
+        """All that one model call has brought, at once."""
+        with self._transaction():
+            self._database.executemany(
+                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_outcome_row(attack, outcome) for outcome in ended],
+            )
+            if told:
+                packed = _packed(told)
+                self._database.execute("INSERT INTO journal (attack, told) VALUES (?, ?)", (attack, packed))
+                self._written += len(packed)
+        if self._written > _COMPACT_AFTER:
+            self._compact(attack)
+
+    def outcomes(self, attack: str, shape: Sequence[int]) -> dict[int, Outcome]:
+        """Of the images whose attack has ended."""
+        with self._errors():
+            rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
+            return {row[1]: _outcome(row, tuple(shape)) for row in rows}
+
+    def told(self, attack: str) -> dict[int, Told]:
+        """What the searches of images still in work were told."""
+        parts: dict[int, list[Told]] = defaultdict(list)
+        with self._errors():
+            ended = {row[0] for row in self._database.execute("SELECT image FROM outcomes WHERE attack = ?", (attack,))}
+            for (packed,) in self._database.execute(
+                "SELECT told FROM journal WHERE attack = ? ORDER BY call", (attack,)
+            ):
+                for told in _unpacked(packed):
+                    if told.index not in ended:
+                        parts[told.index].append(told)
+        return {index: joined(those) for index, those in parts.items()}
+
+    def finish(self, attack: str) -> None:
+        """Forget the journal of an attack that is over."""
+        with self._transaction():
+            self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
+        with self._errors():
+            self._database.execute("VACUUM")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _compact(self, attack: str) -> None:
+        """Drop from the journal what ended images were told; it would grow with the run, not with what is in work."""
+        live = list(self.told(attack).values())
+        with self._transaction():
+            self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
+            self._database.execute("INSERT INTO journal (attack, told) VALUES (?, ?)", (attack, _packed(live)))
+        self._written = 0
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def _create(self) -> None:
+        self._database.executescript(
+            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; BEGIN; {_SCHEMA} COMMIT;"
+        )
+
+    def _check(self) -> None:
+        (application,) = self._database.execute("PRAGMA application_id").fetchone()
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            raise StoreError(f"{self._path} is a database, but not of a run")
+        if version > _VERSION:
+            raise StoreError(
+                f"{self._path} was written by a later parsimon (format {version}; this one knows {_VERSION}): update it"
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._errors():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors as sentences."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "full" in str(error) or "I/O" in str(error):
+                raise StoreError(
+                    f"{self._path} cannot be written ({error}): make room on the disk, then resume the run. "
+                    "Everything up to the last model call is saved."
+                ) from error
+            raise StoreError(f"{self._path} cannot be used: {error}") from error
+        except (sqlite3.DatabaseError, zlib.error) as error:
+            raise StoreError(
+                f"{self._path} is damaged ({error}). What can be read of it may be saved with sqlite3's .recover"
+            ) from error
+
+
+def joined(parts: Sequence[Told]) -> Told:
+    """What was told of one image, call after call, as one."""
+    gradients = [part.gradient for part in parts if part.gradient is not None]
+    return Told(
+        parts[0].index,
+        np.concatenate([part.loss for part in parts]),
+        np.concatenate(gradients) if gradients else None,
+        sum(part.outside for part in parts),
+    )
+
+
+def _locked(folder: Path) -> sqlite3.Connection:
+    """A lock that the operating system lets go when this process ends, however it ends."""
+    lock = sqlite3.connect(folder / "lock.sqlite", timeout=0, isolation_level=None)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        raise StoreError(f"another process is working on the run in {folder}") from error
+    return lock
+
+
+def _outcome_row(attack: str, outcome: Outcome) -> tuple[Any, ...]:
+    grid, point = _point_columns(outcome.point)
+    return (
+        *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
+        *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, point),
+    )
+
+
+def _outcome(row: tuple[Any, ...], shape: tuple[int, ...]) -> Outcome:
+    _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed = row
+    point = _point(grid, packed, shape)
+    return Outcome(index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point)
+
+
+def _point_columns(point: Point | None) -> tuple[str | None, bytes | None]:
+    """A corner as a bit for each block, with its grid; an image as its pixels."""
+    if point is None:
+        return None, None
+    if isinstance(point, Corner):
+        rows, columns = point.grid.noise
+        return f"{rows} {columns} {point.grid.block}", zlib.compress(point.bits)
+    return None, zlib.compress(point.data)
+
+
+def _point(grid: str | None, packed: bytes | None, shape: tuple[int, ...]) -> Point | None:
+    if packed is None:
+        return None
+    if grid is None:
+        return Picture(shape, zlib.decompress(packed))
+    rows, columns, block = map(int, grid.split())
+    channels, height, width = shape
+    return Corner(Grid((channels, height, width), (rows, columns), block), zlib.decompress(packed))
+
+
+def _packed(told: Sequence[Told]) -> bytes:
+    """Four whole numbers for each image (which, how many losses, how many gradients, how many outside), then all."""
+    lengths = [(each.index, len(each.loss), 0 if each.gradient is None else len(each.gradient)) for each in told]
+    heads = [(*numbers, each.outside) for numbers, each in zip(lengths, told, strict=True)]
+    gradients = [each.gradient for each in told if each.gradient is not None]
+    shape = gradients[0].shape[1:] if gradients else (0, 0, 0)
+    parts = [
+        np.array([len(told), *shape], np.int64).tobytes(),
+        np.array(heads, np.int64).tobytes(),
+        np.concatenate([each.loss for each in told]).astype(np.float64).tobytes(),
+        *(np.ascontiguousarray(each, np.float32).tobytes() for each in gradients),
+    ]
+    return b"".join(parts)
+
+
+def _unpacked(packed: bytes) -> Iterator[Told]:
+    count, *shape = np.frombuffer(packed, np.int64, 4).tolist()
+    heads = np.frombuffer(packed, np.int64, 4 * count, 32).reshape(count, 4)
+    losses = np.frombuffer(packed, np.float64, int(heads[:, 1].sum()), 32 + heads.nbytes)
+    gradients = np.frombuffer(packed, np.float32, offset=32 + heads.nbytes + losses.nbytes)
+    gradients = gradients.reshape(-1, *shape) if len(gradients) else gradients
+    loss_at = gradient_at = 0
+    for index, points, with_gradient, outside in heads.tolist():
+        gradient = gradients[gradient_at : gradient_at + with_gradient] if with_gradient else None
+        yield Told(index, losses[loss_at : loss_at + points], gradient, outside)
+        loss_at, gradient_at = loss_at + points, gradient_at + with_gradient
