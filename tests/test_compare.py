@@ -122,7 +122,7 @@ def test_the_command_prints_the_table_and_writes_it_with_every_image(tmp_path: P
     attacks = ["parsimonious", "square", "pgd"]
     comparison = parsimon.compare("robust", images, labels, 16 / 255, attacks, budget=20, at_most=4)
     printed = "\n".join(line.rstrip() for line in ran.stdout.splitlines())
-    assert printed == str(comparison)
+    assert printed.startswith(str(comparison))
     assert (tmp_path / "out" / "table.md").read_text() == comparison.table().markdown() + "\n"
     assert (tmp_path / "out" / "table.tex").read_text() == comparison.table().latex() + "\n"
     with (tmp_path / "out" / "results.csv").open() as file:

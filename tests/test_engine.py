@@ -21,6 +21,7 @@ from parsimon.canvas import render
 from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle
 from parsimon.protocol import Ask, Attack, Images, Outcome, Picture, Reply, Scene, Search, Task, Told
+from parsimon.store import joined
 from parsimon.testing import Network, tasks_for
 
 SHAPE = (3, 8, 8)
@@ -383,7 +384,7 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
 
         def record(step: Step, cut: Engine = cut, calls: int = calls, journal: Any = journal) -> None:
             for told in step.told:
-                journal.setdefault(told.index, []).append(told)
+                journal.setdefault(told.image, []).append(told)
             if step.tally.calls == calls:
                 cut.stop()
 
@@ -401,13 +402,3 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         if batch_size == 1:  # else points after a success are shown too, and not counted
             assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)
         assert resumed.tally.queries == sum(outcome.queries for outcome in after.values())
-
-
-def joined(parts: list[Told]) -> Told:
-    gradients = [part.gradient for part in parts if part.gradient is not None]
-    return Told(
-        parts[0].index,
-        np.concatenate([part.loss for part in parts]),
-        np.concatenate(gradients) if gradients else None,
-        sum(part.outside for part in parts),
-    )

@@ -23,6 +23,7 @@ class Settings(TypedDict, total=False):
     scores: Scores
     eight_bit: bool
     at_most: int | None
+    sample: int | None
     seed: int
     batch_size: int | None
     in_flight: int | None
@@ -57,7 +58,8 @@ def attack(
         loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
         scores: `"logits"` or `"probabilities"`. See `Threat`.
         eight_bit: See `Threat`.
-        at_most: Attack only the first so many correctly classified images.
+        at_most: Attack only so many correctly classified images: the first ones.
+        sample: Attack a random sample of them instead; this is its seed. A larger sample contains the smaller.
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
         batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
         in_flight: Images attacked at once; it sets the memory that is used.

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
+from parsimon.data.choice import choose
 from parsimon.engine import Engine, Step
 from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
@@ -40,16 +41,18 @@ def launch(
     scores: Scores = "logits",
     eight_bit: bool = False,
     at_most: int | None = None,
+    sample: int | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     in_flight: int | None = None,
     progress: bool | None = None,
-    store: Store | None = None,
+    open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
 ) -> dict[str, Result]:
     """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
 
-    With a store, all that is told is written down, and what is written there already is not asked again. After Ctrl-C
-    the attacks that were not begun have no result.
+    With a store, all that is told is written down, and what is written there already is not asked again. It is opened
+    after the checks, so that a run that is refused leaves no trace. After Ctrl-C the attacks that were not begun have
+    no result.
     """
     oracle = as_oracle(model)
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores, eight_bit)
@@ -72,25 +75,24 @@ def launch(
 
     source = as_images(images)
     truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
-    if at_most is not None and at_most < 1:
-        raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
     prepared = checks.prepare(oracle, source, truth, threat, batch_size)
     goals = truth if targets is None else _goals(targets, truth, prepared.classes)
-    chosen = np.flatnonzero(prepared.correct)[:at_most].tolist()
+    chosen = choose(prepared.correct, at_most, sample).tolist()
     show = sys.stderr.isatty() if progress is None else progress
 
-    if store is not None:
-        _hold(store, prepared, truth, chosen)
     outcomes: dict[str, tuple[Outcome, ...]] = {}
-    # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
-    for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-        engine = engines[name]
-        with _stopping_on_interrupt(engine), progress_line.live(name, len(chosen), show=show) as on_step:
-            ended = _attack_all(engine, name, chosen, source, goals, store, on_step)
-        # After Ctrl-C some may not even have been begun.
-        outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
-        if engine.stopped:
-            break
+    with open_store() as store:
+        if store is not None:
+            _hold(store, prepared, truth, chosen)
+        # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
+        for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
+            engine = engines[name]
+            with _stopping_on_interrupt(engine), progress_line.live(name, len(chosen), show=show) as on_step:
+                ended = _attack_all(engine, name, chosen, source, goals, store, on_step)
+            # After Ctrl-C some may not even have been begun.
+            outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+            if engine.stopped:
+                break
     return {
         name: Result(
             attacks[name],
@@ -156,14 +158,7 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         "chosen": chosen,
     }
     for key, value in facts.items():
-        before = store.known(key)
-        if before is None:
-            store.know(key, value)
-        elif before != value:
-            raise InputError(
-                f"this run was begun with other {key} of the clean images: its model or its data have changed since, "
-                "so going on would mix results. Start a new run, or bring back what it was begun with."
-            )
+        store.hold(key, value)
 
 
 def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:

@@ -208,7 +208,7 @@ Model = Callable[[NDArray[np.float32]], NDArray[Any]]
 class Told(NamedTuple):
     """What a search was told of an image that is still in work: the journal by which it can be resumed."""
 
-    index: int
+    image: int  # its number in its data set
     loss: NDArray[np.float64]  # of each answered point, in the order of the questions
     gradient: NDArray[np.float32] | None  # of those points for which it was asked
     outside: int  # how many of the points lay outside the ball

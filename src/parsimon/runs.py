@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from parsimon import zoo
 from parsimon.api import named_rows, row_named
-from parsimon.checks import ImageSource, Prepared
-from parsimon.data import arrays
+from parsimon.checks import Prepared
+from parsimon.data import Data, open_data, open_preprocess
 from parsimon.engine import Tally
 from parsimon.errors import InputError, StoreError
 from parsimon.launch import launch
@@ -33,49 +32,63 @@ _PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch")
 
 def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
     """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
-    there = folder / _SPEC
-    if there.exists() and (changes := Spec.read(there).differences(spec)):
+    if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
-    folder.mkdir(parents=True, exist_ok=True)
-    with Store(folder, write=True) as store:
-        if not there.exists():
+    data = _data(spec)
+    rows = named_rows(spec.attacks)
+
+    def open_store() -> Store:
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store(folder, write=True)
+        if not is_run(folder):
             (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
-            there.write_text(spec.toml())
-        images, labels = open_data(spec.data)
-        rows = named_rows(spec.attacks)
-        results = launch(
-            rows,
-            spec.model,
-            images,
-            labels,
-            spec.radius,
-            budget=spec.budget,
-            targets="next" if spec.targeted else None,
-            loss=spec.loss,
-            scores=spec.scores,
-            eight_bit=spec.eight_bit,
-            at_most=None if spec.images == "all" else spec.images,
-            seed=spec.seed,
-            batch_size=spec.batch_size,
-            in_flight=in_flight,
-            progress=progress,
-            store=store,
-        )
+            (folder / _SPEC).write_text(spec.toml())
+        store.hold("fingerprint", data.fingerprint)
+        return store
+
+    results = launch(
+        rows,
+        spec.model,
+        data.images,
+        data.labels,
+        spec.radius,
+        budget=spec.budget,
+        targets="next" if spec.targeted else None,
+        loss=spec.loss,
+        scores=spec.scores,
+        eight_bit=spec.eight_bit,
+        at_most=None if spec.images == "all" else spec.images,
+        sample=spec.sample,
+        seed=spec.seed,
+        batch_size=spec.batch_size,
+        in_flight=in_flight,
+        progress=progress,
+        open_store=open_store,
+    )
     return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / _SPEC).exists()
+
+
+def spec_of(folder: Path) -> Spec:
+    """What the run in a folder is a run of."""
+    if not is_run(folder):
+        raise StoreError(f"{folder} holds no run: there is no {_SPEC} in it")
+    return Spec.read(folder / _SPEC)
 
 
 def resume(folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
     """Go on with a run where it was left off, in the middle of an image if need be."""
-    if not (folder / _SPEC).exists():
-        raise StoreError(f"{folder} holds no run: there is no {_SPEC} in it")
-    return run(Spec.read(folder / _SPEC), folder, in_flight=in_flight, progress=progress)
+    return run(spec_of(folder), folder, in_flight=in_flight, progress=progress)
 
 
 def load(folder: Path) -> Comparison:
     """A run's results so far, read without its model; images that have not ended count as interrupted."""
-    spec = Spec.read(folder / _SPEC)
+    spec = spec_of(folder)
     rows = named_rows(spec.attacks)
-    images, _ = open_data(spec.data)
+    images = _data(spec).images
     with Store(folder) as store:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
@@ -93,9 +106,13 @@ def load(folder: Path) -> Comparison:
     return Comparison(results, row_named(spec.relative_to, rows))
 
 
-def open_data(name: str) -> tuple[ImageSource, Any]:
-    """Images and labels by what a person types."""
-    return zoo.images() if name == "bundled" else arrays.read_npz(Path(name))
+def _data(spec: Spec) -> Data:
+    return open_data(spec.data, None if spec.preprocess is None else open_preprocess(spec.preprocess))
+
+
+def classes_of(folder: Path) -> tuple[str, ...] | None:
+    """The names of the classes of a run's data, where they are known."""
+    return _data(spec_of(folder)).classes
 
 
 def environment() -> dict[str, Any]:

@@ -34,8 +34,10 @@ class Spec:
     Attributes:
         attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,share=0.3`.
         model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
-        data: As typed: `bundled`, or the path of an .npz file.
+        data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
+        preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`.
         images: Attack the first so many correctly classified images, or `all`.
+        sample: Attack a random sample of them instead; this is its seed.
         eps: Radius of the ball for images in [0, 1], as a number or a fraction.
         budget: Queries allowed for each image.
         targeted: Reach the class after the true one instead of leaving the true one.
@@ -50,7 +52,9 @@ class Spec:
     attacks: tuple[str, ...] = ("parsimonious",)
     model: str = "robust"
     data: str = "bundled"
+    preprocess: str | None = None
     images: int | Literal["all"] = 100
+    sample: int | None = None
     eps: str = "8/255"
     budget: int = 2000
     targeted: bool = False
@@ -106,7 +110,9 @@ class Spec:
                 raise InputError(f"there is no setting {key!r}; known are {', '.join(known)}")
             if not _fits(value, hints[key]):
                 raise InputError(f"{key} must be {_kind(hints[key])}; got {value!r}")
-        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
+        }
         return cls(**values)
 
     def differences(self, other: Spec) -> list[str]:

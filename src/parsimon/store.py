@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from parsimon.blocks import Grid
-from parsimon.errors import StoreError
+from parsimon.errors import InputError, StoreError
 from parsimon.protocol import Corner, Outcome, Picture, Point, Told
 
 _VERSION = 1
@@ -77,6 +77,17 @@ class Store:
         with self._transaction():
             self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, json.dumps(value)))
 
+    def hold(self, key: str, value: Any) -> None:
+        """Write down a fact of what the run is made on, or see that it is still the same."""
+        before = self.known(key)
+        if before is None:
+            self.know(key, value)
+        elif before != value:
+            raise InputError(
+                f"this run was begun with another {key}: its model or its data have changed since, so going on would "
+                "mix results. Start a new run, or bring back what it was begun with."
+            )
+
     def known(self, key: str) -> Any:
         """The fact, or None."""
         with self._errors():
@@ -114,8 +125,8 @@ class Store:
                 "SELECT told FROM journal WHERE attack = ? ORDER BY call", (attack,)
             ):
                 for told in _unpacked(packed):
-                    if told.index not in ended:
-                        parts[told.index].append(told)
+                    if told.image not in ended:
+                        parts[told.image].append(told)
         return {index: joined(those) for index, those in parts.items()}
 
     def finish(self, attack: str) -> None:
@@ -185,7 +196,7 @@ def joined(parts: Sequence[Told]) -> Told:
     """What was told of one image, call after call, as one."""
     gradients = [part.gradient for part in parts if part.gradient is not None]
     return Told(
-        parts[0].index,
+        parts[0].image,
         np.concatenate([part.loss for part in parts]),
         np.concatenate(gradients) if gradients else None,
         sum(part.outside for part in parts),
@@ -239,7 +250,7 @@ def _point(grid: str | None, packed: bytes | None, shape: tuple[int, ...]) -> Po
 
 def _packed(told: Sequence[Told]) -> bytes:
     """Four whole numbers for each image (which, how many losses, how many gradients, how many outside), then all."""
-    lengths = [(each.index, len(each.loss), 0 if each.gradient is None else len(each.gradient)) for each in told]
+    lengths = [(each.image, len(each.loss), 0 if each.gradient is None else len(each.gradient)) for each in told]
     heads = [(*numbers, each.outside) for numbers, each in zip(lengths, told, strict=True)]
     gradients = [each.gradient for each in told if each.gradient is not None]
     shape = gradients[0].shape[1:] if gradients else (0, 0, 0)

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.checks import check_image, check_labels
+from parsimon.data.base import Data, fingerprint
 from parsimon.errors import InputError, first_line
+from parsimon.threat import Threat
 
 
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -17,9 +20,50 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise InputError(f"there is no data file {path}")
     try:
         bundle = np.load(path, allow_pickle=False)
-        names = sorted(getattr(bundle, "files", ()))
-        if {"images", "labels"} <= set(names):
-            return bundle["images"], bundle["labels"]
+        names: list[str] = []
+        if isinstance(bundle, np.lib.npyio.NpzFile):
+            with bundle:
+                names = sorted(bundle.files)
+                if {"images", "labels"} <= set(names):
+                    return bundle["images"], bundle["labels"]
     except Exception as error:  # numpy raises many kinds for damaged files
         raise InputError(f"{path} cannot be read as an .npz file: {first_line(error)}") from error
     raise InputError(f"{path} must be an .npz file with the arrays images and labels; it has {names or 'no names'}")
+
+
+def read_npy(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The images of an .npy file, memory-mapped, and the labels of the file `labels.npy` beside it."""
+    beside = path.with_name("labels.npy")
+    if not path.is_file():
+        raise InputError(f"there is no data file {path}")
+    if path == beside:
+        raise InputError(f"{path} is read as the labels: give the file of the images beside it")
+    if not beside.is_file():
+        raise InputError(f"{path} needs its labels in a file labels.npy beside it; there is no {beside}")
+    return _map(path), _map(beside)
+
+
+def open_arrays(path: Path, name: str) -> Data:
+    """An .npz or .npy file, its arrays checked as far as the first image shows what is wrong with all."""
+    images, labels = read_npy(path) if path.suffix.lower() == ".npy" else read_npz(path)
+    if images.ndim != 4:
+        raise InputError(f"{path}: images must have shape (number, channels, rows, columns); got {images.shape}")
+    try:
+        labels = check_labels(labels, len(images))
+        check_image(images[0], 0, Threat(1))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    labels = labels.astype(np.int64)
+    return Data(images, labels, None, name, fingerprint([images, labels]))
+
+
+def _map(path: Path) -> NDArray[Any]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:
+        raise InputError(f"{path} cannot be read as an .npy file: {first_line(error)}") from error
+    if isinstance(array, np.lib.npyio.NpzFile):
+        array.close()
+        raise InputError(f"{path} must be an .npy file, with one array; it holds several: call it .npz")
+    mapped: NDArray[Any] = array
+    return mapped

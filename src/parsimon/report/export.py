@@ -1,0 +1,60 @@
+"""Every image's outcome as a row of a file, for other tools to read: CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from parsimon.errors import InputError, require
+from parsimon.result import Result
+
+
+class _Row(NamedTuple):
+    """The columns, in their order. The counts are explained at the top of parsimon.protocol."""
+
+    attack: str
+    image: int
+    label: int
+    success: bool
+    queries: int
+    uncharged: int
+    outside: int
+    gradients: int
+    ended: str
+    predicted: int | None  # empty where the model was not fooled
+
+
+def write_results(results: Mapping[str, Result], path: str | Path) -> None:
+    """Write a row for each attack and attacked image, as CSV or Parquet by the name's ending."""
+    path = Path(path)
+    writers = {".csv": _write_csv, ".parquet": _write_parquet}
+    if path.suffix.lower() not in writers:
+        raise InputError(f"results are written as {' or '.join(writers)}; got {path.name!r}: choose one of these")
+    writers[path.suffix.lower()](results, path)
+
+
+def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
+    for name, result in results.items():
+        for each in result.outcomes:
+            label = int(result.labels[each.index])
+            counts = (each.queries, each.uncharged, each.outside, each.gradients)
+            yield _Row(name, each.index, label, each.success, *counts, each.ended, each.predicted)
+
+
+def _write_csv(results: Mapping[str, Result], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)  # which leaves None empty
+        table.writerow(_Row._fields)
+        table.writerows([int(cell) if isinstance(cell, bool) else cell for cell in row] for row in _rows(results))
+
+
+def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
+    arrow = require("pyarrow", "parquet")
+    kinds = {"attack": arrow.string(), "success": arrow.bool_(), "ended": arrow.string()}
+    schema = arrow.schema(
+        [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name == "predicted") for name in _Row._fields]
+    )
+    table = arrow.Table.from_pylist([row._asdict() for row in _rows(results)], schema)
+    require("pyarrow.parquet", "parquet").write_table(table, path)

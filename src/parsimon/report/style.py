@@ -1,0 +1,207 @@
+"""The one look of all figures: sizes for a two-column page, type, colours; and how a figure becomes a file.
+
+Colours are those of Okabe and Ito ("Color universal design", 2008), which people tell apart whatever their colour
+vision; each comes with a dash and a marker of its own, for print without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from zlib import crc32
+
+from parsimon.errors import InputError, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+COLUMN, PAGE = 3.25, 6.75  # inches: the widths of one column and of both
+
+_LETTER = 0.058  # inches: a letter of the type below, on average
+INK, MUTED, RULE = "#000000", "#666666", "#D9D9D9"
+_LOOK: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.grid": True,
+    "axes.labelpad": 2.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.02,
+    "figure.constrained_layout.w_pad": 0.02,
+    "font.family": "DejaVu Sans",  # it comes with matplotlib, so that every machine draws the same
+    "font.size": 7,
+    "grid.color": RULE,
+    "grid.linewidth": 0.4,
+    "legend.borderaxespad": 0.2,
+    "legend.columnspacing": 1.2,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,  # long enough to show a dash's pattern
+    "legend.handletextpad": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.6,
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
+    "savefig.dpi": 300,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "parsimon",
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "xtick.major.size": 2.5,
+    "xtick.major.width": 0.6,
+    "xtick.minor.size": 1.5,
+    "xtick.minor.width": 0.4,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.major.size": 2.5,
+    "ytick.major.width": 0.6,
+}
+_WITHOUT_DATES: Mapping[str, dict[str, str | None]] = {
+    ".pdf": {"Creator": "parsimon", "CreationDate": None},
+    ".svg": {"Creator": "parsimon", "Date": None},
+    ".png": {"Software": "parsimon"},
+}
+
+
+class Mark(NamedTuple):
+    """How one attack is drawn, in every figure."""
+
+    colour: str
+    dashes: tuple[int, tuple[float, ...]]
+    marker: str
+
+
+_SOLID, _LONG, _DOTTED, _MIXED = (), (4.0, 1.2), (1.0, 1.0), (4.0, 1.2, 1.0, 1.2)
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
+_DASHES = (_SOLID, _LONG, _MIXED, _DOTTED)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", "*", ">", "d", "h", "8")
+# Each colour with one dash and marker, and again with other ones: so many attacks can be told apart.
+_MARKS = tuple(
+    Mark(colour, (0, _DASHES[(number + turn) % 4]), _MARKERS[(number + len(_COLOURS) * turn) % len(_MARKERS)])
+    for turn in range(4)
+    for number, colour in enumerate(_COLOURS)
+)
+_KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners")
+
+
+def marks(names: Collection[str]) -> dict[str, Mark]:
+    """A mark for each name: parsimon's attacks have theirs, any other name one that depends on it.
+
+    Two names of one figure never share a mark: the later one moves on to the next that is free.
+    """
+    if not names:
+        raise InputError("a figure needs at least one attack to show; got none")
+    taken = {name: _KNOWN.index(name) for name in names if name in _KNOWN}
+    for name in names:
+        if name in taken:
+            continue
+        if len(taken) == len(_MARKS):
+            raise InputError(f"a figure can tell {len(_MARKS)} names apart; got {len(names)}: split it into several")
+        wanted = crc32(name.encode()) % len(_COLOURS)
+        colours = [place % len(_COLOURS) for place in taken.values()]
+        # A colour of its own before a dash of its own.
+        order = sorted(range(len(_MARKS)), key=lambda place: (place - wanted) % len(_COLOURS))
+        order.sort(key=lambda place: (colours.count(place % len(_COLOURS)), place // len(_COLOURS)))
+        taken[name] = next(place for place in order if place not in taken.values())
+    return {name: _MARKS[taken[name]] for name in names}
+
+
+@contextmanager
+def _look() -> Iterator[None]:
+    """Matplotlib with this look and no one's own settings, and afterwards as it was."""
+    matplotlib = require("matplotlib", "plot")
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_LOOK)
+        yield
+
+
+Settings = ParamSpec("Settings")
+
+
+def styled(draw: Callable[Settings, Figure]) -> Callable[Settings, Figure]:
+    """A function that draws a figure, in this look."""
+
+    @wraps(draw)
+    def drawn(*args: Settings.args, **kwargs: Settings.kwargs) -> Figure:
+        with _look():
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()  # ticks are made when first drawn, in the look of that moment
+            return figure
+
+    return drawn
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure that belongs to no window and to no list of open figures."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height))
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PDF, SVG or PNG, by the name's ending; the same figure gives the same bytes."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in _WITHOUT_DATES:
+        raise InputError(f"a figure is saved as {', '.join(_WITHOUT_DATES)}; got {path.name!r}: choose one of these")
+    with _look():
+        figure.savefig(path, metadata=_WITHOUT_DATES[kind])
+
+
+def legend_above(figure: Figure, axes: Axes, **settings: Any) -> None:
+    """A legend above the axes, where it hides nothing, in as few rows as fit; the figure grows by its height."""
+    handles, names = axes.get_legend_handles_labels()
+    labels = [fill(name, int((figure.get_figwidth() - 0.5) / _LETTER)) for name in names]
+    for rows in range(1, len(labels) + 1):
+        columns = -(-len(labels) // rows)
+        legend = figure.legend(handles, labels, loc="outside upper center", ncols=columns, **settings)
+        box = legend.get_window_extent()
+        if columns == 1 or box.width <= figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
+            return
+        legend.remove()
+
+
+def thousands(value: float, _position: float = 0) -> str:
+    """A tick's label: 4k for 4,000, as the paper has it."""
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+
+
+def label_markers(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str]) -> None:
+    """Write each label beside its marker, on the side where it covers the fewest other things."""
+    from matplotlib.transforms import Bbox
+
+    centres = [axes.transData.transform(point) for point in points]
+    unit = axes.figure.dpi / 72  # one point, in pixels
+    covered = [Bbox.from_bounds(x - 2.5 * unit, y - 2.5 * unit, 5 * unit, 5 * unit) for x, y in centres]
+    sides = [(0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, -1), (-1, 1)]
+    for point, label in zip(points, labels, strict=True):
+        if not label:
+            continue
+        tried: list[tuple[int, int, Text, Bbox]] = []
+        for across, up in sides:
+            text = axes.annotate(
+                label,
+                point,
+                xytext=(4 * across, 4 * up),
+                textcoords="offset points",
+                fontsize=6,
+                ha=("center", "left", "right")[across],
+                va=("center", "bottom", "top")[up],
+            )
+            box = text.get_window_extent()
+            inside = axes.bbox.contains(box.x0, box.y0) and axes.bbox.contains(box.x1, box.y1)
+            overlaps = sum(box.overlaps(other) for other in covered) + (not inside)
+            tried.append((overlaps, len(tried), text, box))
+        tried.sort(key=lambda each: each[:2])
+        covered.append(tried[0][3])
+        for _, _, worse, _ in tried[1:]:
+            worse.remove()

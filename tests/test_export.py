@@ -1,0 +1,112 @@
+"""Results as files: what is written is what is read, in both formats."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parsimon
+from parsimon.errors import InputError, MissingExtraError
+from parsimon.report.export import write_results
+from parsimon.result import Result
+from small_model import IMAGES, LABELS, linear
+
+COLUMNS = [
+    "attack",
+    "image",
+    "label",
+    "success",
+    "queries",
+    "uncharged",
+    "outside",
+    "gradients",
+    "ended",
+    "predicted",
+]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    return dict(parsimon.compare(linear, IMAGES, LABELS, 0.05, ["square", "bandits:cifar10"], budget=40).results)
+
+
+def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
+    return [
+        {
+            "attack": name,
+            "image": each.index,
+            "label": int(result.labels[each.index]),
+            "success": each.success,
+            "queries": each.queries,
+            "uncharged": each.uncharged,
+            "outside": each.outside,
+            "gradients": each.gradients,
+            "ended": each.ended,
+            "predicted": each.predicted,
+        }
+        for name, result in results.items()
+        for each in result.outcomes
+    ]
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    def value(column: str, text: str) -> Any:
+        if column in ("attack", "ended"):
+            return text
+        return None if text == "" else bool(int(text)) if column == "success" else int(text)
+
+    with path.open(newline="") as file:
+        return [{column: value(column, text) for column, text in row.items()} for row in csv.DictReader(file)]
+
+
+def test_the_run_has_something_to_tell(results: dict[str, Result]) -> None:
+    rows = expected(results)
+    assert {row["success"] for row in rows} == {True, False}
+    assert {row["predicted"] is None for row in rows} == {True, False}
+    assert any(row["uncharged"] for row in rows)
+
+
+def test_csv_reads_back_equal(results: dict[str, Result], tmp_path: Path) -> None:
+    write_results(results, tmp_path / "results.csv")
+    assert read_csv(tmp_path / "results.csv") == expected(results)
+    assert (tmp_path / "results.csv").read_text().splitlines()[0] == ",".join(COLUMNS)
+
+
+def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path: Path) -> None:
+    write_results(results, str(tmp_path / "results.PARQUET"))
+    table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
+    assert table.to_pylist() == expected(results)
+    kinds = ["string", "int64", "int64", "bool", *["int64"] * 4, "string", "int64"]
+    assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
+    assert [field.name for field in table.schema if field.nullable] == ["predicted"]
+
+
+@pytest.mark.parametrize("name", ["results.csv", "results.parquet"])
+def test_no_results_are_a_file_with_the_same_columns(name: str, tmp_path: Path) -> None:
+    write_results({}, tmp_path / name)
+    if name.endswith("csv"):
+        assert read_csv(tmp_path / name) == []
+        assert (tmp_path / name).read_text().strip() == ",".join(COLUMNS)
+    else:
+        table = import_module("pyarrow.parquet").read_table(tmp_path / name)
+        assert (table.num_rows, table.column_names) == (0, COLUMNS)
+
+
+def test_other_endings_are_refused(results: dict[str, Result], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.csv or \.parquet; got 'results\.xlsx'"):
+        write_results(results, tmp_path / "results.xlsx")
+
+
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, results: dict[str, Result], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as Python itself marks what cannot be imported
+    with pytest.raises(MissingExtraError) as caught:
+        write_results(results, tmp_path / "results.parquet")
+    assert str(caught.value) == "this needs pyarrow, which is not installed: pip install 'parsimon[parquet]'"
+    write_results(results, tmp_path / "results.csv")

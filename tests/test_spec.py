@@ -1,0 +1,83 @@
+"""A run, described: files, hashes, differences, and sentences for what cannot be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsimon import InputError
+from parsimon.spec import Spec
+
+specs = st.builds(
+    Spec,
+    attacks=st.lists(st.text(min_size=1), min_size=1, max_size=3).map(tuple),
+    model=st.text(),
+    data=st.text(),
+    images=st.integers(1, 10**6) | st.just("all"),
+    eps=st.sampled_from(["8/255", "0.05", "1"]),
+    budget=st.integers(1, 10**6),
+    targeted=st.booleans(),
+    loss=st.sampled_from([None, "margin", "cross-entropy"]),
+    scores=st.sampled_from(["logits", "probabilities"]),
+    eight_bit=st.booleans(),
+    seed=st.integers(0, 2**31),
+    batch_size=st.none() | st.integers(1, 999),
+    relative_to=st.none() | st.text(),
+)
+
+
+@given(specs)
+def test_a_spec_written_and_read_is_the_same(tmp_path_factory: pytest.TempPathFactory, spec: Spec) -> None:
+    path = tmp_path_factory.mktemp("spec") / "spec.toml"
+    path.write_text(spec.toml(), encoding="utf-8", newline="")
+    assert Spec.read(path) == spec
+    assert Spec.read(path).hash == spec.hash
+
+
+@given(specs, specs)
+def test_two_specs_differ_where_they_say_so(left: Spec, right: Spec) -> None:
+    assert (left == right) == (not left.differences(right)) == (left.hash == right.hash)
+
+
+def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text('model = "standard"\n')
+    assert Spec.read(tmp_path / "spec.toml") == Spec(model="standard")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("budgets = 3", "there is no setting 'budgets'; known are attacks, model, data"),
+        ('budget = "3"', "budget must be a whole number; got '3'"),
+        ("budget = true", "budget must be a whole number; got True"),
+        ("targeted = 1", "targeted must be true or false; got 1"),
+        ('loss = "hinge"', "loss must be one of cross-entropy, margin; got 'hinge'"),
+        ('images = "some"', "images must be a whole number or one of all; got 'some'"),
+        ('attacks = "nes"', "attacks must be a list of strings; got 'nes'"),
+        ("attacks = []", "a run needs at least one attack"),
+        ("eps = 0.1", "eps must be a string; got 0.1"),
+        ('eps = "8/0"', "eps must be a number or a fraction such as 8/255; got '8/0'"),
+        ("budget 3", "is not a TOML file"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_files_name(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "bad.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(sentence)) as raised:
+        Spec.read(tmp_path / "bad.toml")
+    assert "bad.toml" in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        Spec.read(tmp_path / "no.toml")
+
+
+@pytest.mark.parametrize("settings", [{"attacks": ()}, {"eps": "big"}])
+def test_python_is_held_to_the_same(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Spec(**settings)

@@ -1,0 +1,349 @@
+"""Intervals, tests and curves, held against enumeration, against scipy, and against what they promise to cover."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats  # type: ignore[import-untyped]
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsimon.errors import InputError
+from parsimon.protocol import Ended, Outcome
+from parsimon.statistics import (
+    band,
+    bootstrap_interval,
+    curve,
+    mcnemar,
+    mean_band,
+    newcombe_interval,
+    paired,
+    queries_of_successes,
+    wilcoxon,
+)
+from parsimon.summary import mean_where_both, summarise, wilson_interval
+
+property_test = settings(max_examples=100, deadline=None, database=None)
+BUDGET = 100
+ends = st.lists(st.none() | st.integers(1, BUDGET), min_size=1, max_size=30)  # queries of a success; None: a failure
+
+
+def outcomes(*queries: int | None, ended: Ended = "budget") -> list[Outcome]:
+    return [
+        Outcome(index, each is not None, BUDGET if each is None else each, ended if each is None else "success")
+        for index, each in enumerate(queries)
+    ]
+
+
+# --- the bootstrap ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median])
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_on_three_values_the_interval_is_that_of_all_27_samples(statistic: Any, confidence: float) -> None:
+    values = [1.0, 10.0, 1000.0]
+    every = np.sort([statistic(sample) for sample in product(values, repeat=3)])
+    tail = (1 - confidence) / 2
+    low, high = bootstrap_interval(values, statistic, confidence, draws=50_000)
+    # No level lies near a jump of the 27 samples' distribution, so that enough draws find the very same values.
+    assert low == pytest.approx(every[math.floor(27 * tail)])
+    assert high == pytest.approx(every[math.ceil(27 * (1 - tail)) - 1])
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median])
+def test_the_interval_is_scipys(statistic: Any) -> None:
+    values = np.random.default_rng(1).lognormal(5, 1.2, 150).round()
+    expected = scipy.stats.bootstrap((values,), statistic, n_resamples=20_000, method="percentile", rng=2)
+    low, high = bootstrap_interval(values, statistic, draws=20_000)
+    spread = 4 * expected.standard_error / math.sqrt(20_000) / 0.37  # of an end: 0.37 = sqrt(0.025 0.975) / its density
+    assert low == pytest.approx(expected.confidence_interval.low, abs=max(2.0, spread))
+    assert high == pytest.approx(expected.confidence_interval.high, abs=max(2.0, spread))
+
+
+@pytest.mark.parametrize(("statistic", "truth"), [(np.mean, 1.0), (np.median, math.log(2))])
+def test_it_covers_the_truth_about_as_often_as_it_says(statistic: Any, truth: float) -> None:
+    rng = np.random.default_rng(3)
+    intervals = [bootstrap_interval(rng.exponential(size=80), statistic, draws=400, seed=seed) for seed in range(400)]
+    covered = np.mean([low <= truth <= high for low, high in intervals])
+    # The simulation's standard deviation is 0.011; the percentile bootstrap falls short of 95 % by a point or two.
+    assert 0.90 <= covered <= 0.98
+
+
+def test_it_depends_on_its_seed_alone_and_not_on_how_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).lognormal(size=(40, 2))
+    whole = bootstrap_interval(values, lambda rows, axis: rows[..., 0].mean(axis), draws=500)
+    assert whole == bootstrap_interval(values, lambda rows, axis: rows[..., 0].mean(axis), draws=500)
+    assert whole != bootstrap_interval(values, lambda rows, axis: rows[..., 0].mean(axis), draws=500, seed=1)
+    sizes = []
+
+    def noting(rows: Any, axis: int) -> Any:
+        sizes.append(rows.shape[0])
+        return rows[..., 0].mean(axis)
+
+    monkeypatch.setattr("parsimon.statistics._AT_ONCE", 800)
+    assert bootstrap_interval(values, noting, draws=505) == pytest.approx(whole, rel=0.1)
+    assert sizes == [10] * 50 + [5]
+
+
+def test_rows_stay_whole() -> None:
+    rows = np.stack([np.arange(20.0), 3 * np.arange(20.0)], axis=1) + 1e-9
+    low, high = bootstrap_interval(rows, lambda rows, axis: rows[..., 1].sum(axis) / rows[..., 0].sum(axis), draws=200)
+    assert low == pytest.approx(3)
+    assert high == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ([], {}, "at least 2 values; got 0"),
+        ([5], {}, "at least 2 values; got 1"),
+        ([1, 2], {"confidence": 1.0}, "between 0 and 1"),
+        ([1, 2], {"draws": 0}, "be positive"),
+    ],
+)
+def test_what_has_no_interval_is_refused(values: list[float], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        bootstrap_interval(values, np.mean, **options)
+
+
+@property_test
+@given(ends, ends)
+def test_the_values_behind_a_mean_are_those_of_the_summary(mine: list[int | None], others: list[int | None]) -> None:
+    queries = queries_of_successes(outcomes(*mine))
+    assert (queries.mean() if len(queries) else None) == pytest.approx(summarise(outcomes(*mine), BUDGET).mean)
+    shared = queries_of_successes(outcomes(*mine), outcomes(*others))
+    expected = mean_where_both(outcomes(*mine), outcomes(*others))
+    assert (shared.mean() if len(shared) else None) == pytest.approx(expected)
+
+
+# --- success, paired --------------------------------------------------------------------------------------------------
+
+
+@property_test
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemars_p_value_is_the_binomial_tests(only_a: int, only_b: int) -> None:
+    expected = scipy.stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    assert mcnemar(only_a, only_b) == pytest.approx(expected)
+
+
+def test_mcnemars_p_value_survives_ten_thousand_images() -> None:
+    assert mcnemar(5000, 5000) == 1
+    assert mcnemar(4900, 5100) == pytest.approx(scipy.stats.binomtest(4900, 10_000).pvalue)
+    assert 0 <= mcnemar(0, 10_000) < 1e-300
+
+
+def test_the_interval_of_the_difference_is_as_published() -> None:
+    # Fagerland, Lydersen and Laake, Statistical Analysis of Contingency Tables (2017), chapter 8: 59, 6, 16 and 80.
+    assert newcombe_interval(59, 6, 16, 80) == pytest.approx((-0.1186, -0.0046), abs=5e-5)
+
+
+def test_without_correlation_the_difference_has_newcombes_interval_of_unpaired_rates() -> None:
+    (low_a, high_a), (low_b, high_b) = wilson_interval(20, 40), wilson_interval(30, 40)
+    low = -0.25 - math.hypot(0.5 - low_a, high_b - 0.75)
+    high = -0.25 + math.hypot(high_a - 0.5, 0.75 - low_b)
+    assert newcombe_interval(15, 5, 15, 5) == pytest.approx((low, high))
+
+
+@property_test
+@given(st.tuples(*[st.integers(0, 40)] * 4).filter(any))
+def test_the_interval_holds_the_difference_and_mirrors_when_the_attacks_are_swapped(table: tuple[int, ...]) -> None:
+    both, only_a, only_b, neither = table
+    low, high = newcombe_interval(both, only_a, only_b, neither)
+    assert -1 <= low <= (only_a - only_b) / sum(table) <= high <= 1
+    swapped = newcombe_interval(both, only_b, only_a, neither)
+    assert swapped == pytest.approx((-high, -low))
+    withstood = newcombe_interval(neither, only_b, only_a, both)  # robustness instead of success
+    assert withstood == pytest.approx((-high, -low))
+
+
+def test_the_interval_covers_the_true_difference_about_as_often_as_it_says() -> None:
+    shares = [0.45, 0.15, 0.05, 0.35]
+    tables = np.random.default_rng(4).multinomial(60, shares, size=2000)
+    intervals = [newcombe_interval(*map(int, table)) for table in tables]
+    assert 0.93 <= np.mean([low <= 0.10 <= high for low, high in intervals]) <= 0.975
+
+
+# --- queries, paired --------------------------------------------------------------------------------------------------
+
+small_differences = st.lists(st.integers(-6, 6), min_size=1, max_size=8)
+
+
+def enumerated(differences: list[int]) -> float:
+    """By Wilcoxon's definition: every way to sign the ranks, and how many are at least as lopsided."""
+    nonzero = [each for each in differences if each]
+    sizes = [abs(each) for each in nonzero]
+    ranks = [sum(other < size for other in sizes) + (sizes.count(size) + 1) / 2 for size in sizes]
+    observed = abs(sum(math.copysign(rank, each) for rank, each in zip(ranks, nonzero, strict=True)))
+    sums = [
+        abs(sum(sign * rank for sign, rank in zip(signs, ranks, strict=True)))
+        for signs in product((-1, 1), repeat=len(ranks))
+    ]
+    return sum(each >= observed for each in sums) / len(sums)
+
+
+@property_test
+@given(small_differences)
+def test_the_signed_rank_test_is_exact_with_ties_and_zeros(differences: list[int]) -> None:
+    assert wilcoxon(differences) == pytest.approx(enumerated(differences))
+
+
+def test_the_signed_rank_test_is_scipys_where_scipy_is_exact() -> None:
+    differences = np.random.default_rng(5).normal(0.3, 1, 40)
+    assert wilcoxon(differences) == pytest.approx(scipy.stats.wilcoxon(differences, method="exact").pvalue)
+
+
+def test_the_signed_rank_test_of_many_is_scipys_approximation_and_close_to_the_exact_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    differences = np.random.default_rng(6).normal(2, 20, 300).round()
+    approximate = wilcoxon(differences)
+    assert approximate == pytest.approx(scipy.stats.wilcoxon(differences, method="asymptotic").pvalue)
+    monkeypatch.setattr("parsimon.statistics._EXACT_UP_TO", 300)
+    assert wilcoxon(differences) == pytest.approx(approximate, rel=0.02)
+    assert wilcoxon(differences) != approximate
+
+
+def test_no_difference_at_all_is_no_evidence() -> None:
+    assert wilcoxon([]) == 1
+    assert wilcoxon([0, 0, 0]) == 1
+
+
+# --- all of it, paired ------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_by_hand() -> None:
+    found = paired(outcomes(10, 20, 60, None, 5), outcomes(20, 40, None, None, 30), BUDGET)
+    assert (found.both, found.only_a, found.only_b, found.neither) == (3, 1, 0, 1)
+    assert found.difference == pytest.approx(0.2)
+    assert found.difference_interval == newcombe_interval(3, 1, 0, 1)
+    assert found.success_p == 1
+    assert found.mean_ratio == pytest.approx((10 + 20 + 5) / (20 + 40 + 30))
+    assert found.median_ratio == pytest.approx(10 / 30)
+    assert found.queries_p == pytest.approx(2 / 8)  # three differences, all negative
+    low, high = found.mean_ratio_interval or (0, 0)
+    assert 5 / 30 <= low < 35 / 90 < high <= 1 / 2
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median])
+def test_the_interval_of_a_ratio_is_scipys(statistic: Any) -> None:
+    rng = np.random.default_rng(7)
+    b = rng.lognormal(5, 1, 80).round() + 1
+    a = (b * rng.lognormal(-0.5, 0.5, 80)).round() + 1
+    found = paired(outcomes(*map(int, a)), outcomes(*map(int, b)), budget=10**9)
+    expected = scipy.stats.bootstrap(
+        (a, b),
+        lambda a, b, axis: statistic(a, axis=axis) / statistic(b, axis=axis),
+        paired=True,
+        n_resamples=10_000,
+        method="percentile",
+        rng=8,
+    ).confidence_interval
+    interval = found.mean_ratio_interval if statistic is np.mean else found.median_ratio_interval
+    assert interval == pytest.approx((expected.low, expected.high), abs=0.02)
+
+
+@property_test
+@given(ends, st.data())
+def test_swapping_the_attacks_mirrors_everything(mine: list[int | None], data: st.DataObject) -> None:
+    others = data.draw(st.lists(st.none() | st.integers(1, BUDGET), min_size=len(mine), max_size=len(mine)))
+    one = paired(outcomes(*mine), outcomes(*others), BUDGET, draws=50)
+    two = paired(list(reversed(outcomes(*others))), outcomes(*mine), BUDGET, draws=50)  # in any order
+    assert (one.both, one.only_a, one.only_b, one.neither) == (two.both, two.only_b, two.only_a, two.neither)
+    assert one.both + one.only_a + one.only_b + one.neither == len(mine)
+    assert one.difference == -two.difference
+    assert one.success_p == two.success_p
+    assert one.queries_p == pytest.approx(two.queries_p)
+    if one.mean_ratio is None or two.mean_ratio is None:
+        assert one.both == 0
+    else:
+        assert one.mean_ratio * two.mean_ratio == pytest.approx(1)
+    assert (one.mean_ratio_interval is None) == (one.both < 2)
+
+
+def test_a_success_past_the_budget_is_a_failure() -> None:
+    found = paired(outcomes(10, 60), outcomes(60, 50), budget=50)
+    assert (found.both, found.only_a, found.only_b, found.neither) == (0, 1, 1, 0)
+    assert found.mean_ratio is None
+    assert found.queries_p is None
+
+
+def test_successes_without_a_charged_query_have_a_ratio_too() -> None:
+    found = paired(outcomes(10, 20, 30), outcomes(0, 0, 30), BUDGET)
+    assert found.median_ratio == math.inf
+    assert found.mean_ratio_interval is not None
+    assert found.mean_ratio_interval[1] == math.inf
+
+
+def test_pairs_that_are_none_are_refused() -> None:
+    three = outcomes(1, 2, 3)
+    with pytest.raises(InputError, match=r"image 2 \(and 0 more\) has one outcome only"):
+        paired(three, three[:2], BUDGET)
+    with pytest.raises(InputError, match="no images"):
+        paired([], [], BUDGET)
+    with pytest.raises(InputError, match="two of image 0"):
+        paired([three[0], three[0]], three, BUDGET)
+    unfinished = [*three[:2], Outcome(2, False, 40, "interrupted")]
+    with pytest.raises(InputError, match="image 2 is unfinished after 40 queries"):
+        paired(unfinished, three, BUDGET)
+    assert paired(unfinished, three, budget=40).only_b == 1
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+@property_test
+@given(ends, st.integers(0, BUDGET))
+def test_a_curve_counts_the_successes_so_far(queries: list[int | None], at: int) -> None:
+    made = curve(outcomes(*queries), BUDGET)
+    by_hand = sum(each is not None and each <= at for each in queries)
+    assert made.count_at(at) == by_hand
+    assert made.at([at, BUDGET]) == pytest.approx(
+        [by_hand / len(queries), summarise(outcomes(*queries), 1).success_rate]
+    )
+    assert np.all(np.diff(made.queries) > 0)
+    assert np.all(np.diff(made.rate) > 0)
+    assert np.array_equal(made.rate, made.at(made.queries))
+
+
+def test_a_curve_ends_at_its_budget() -> None:
+    made = curve(outcomes(10, 20, 60, None), budget=50)
+    assert made.queries.tolist() == [10, 20]
+    assert made.rate.tolist() == [0.25, 0.5]
+    with pytest.raises(InputError, match="up to its budget, 50 queries; got 51"):
+        made.at(51)
+    with pytest.raises(InputError, match="at least one attacked image"):
+        curve([], BUDGET)
+
+
+def test_unfinished_images_are_not_fooled_so_far() -> None:
+    assert curve(outcomes(10, None, ended="interrupted"), BUDGET).at(BUDGET) == 0.5
+
+
+@property_test
+@given(ends, st.lists(st.integers(0, BUDGET), min_size=1, max_size=8))
+def test_the_band_is_wilsons_at_each_point(queries: list[int | None], at: list[int]) -> None:
+    made = curve(outcomes(*queries), BUDGET)
+    low, high = band(made, at, 0.9)
+    expected = [wilson_interval(int(count), len(queries), 0.9) for count in made.count_at(at)]
+    assert list(zip(low, high, strict=True)) == expected
+
+
+@property_test
+@given(st.lists(ends, min_size=1, max_size=5))
+def test_the_mean_of_curves_is_taken_at_each_number_of_queries(several: list[list[int | None]]) -> None:
+    at = [0, 1, 10, BUDGET]
+    spread = mean_band([curve(outcomes(*queries), BUDGET) for queries in several], at)
+    for number, limit in enumerate(at):
+        rates = [sum(each is not None and each <= limit for each in queries) / len(queries) for queries in several]
+        assert spread.mean[number] == pytest.approx(sum(rates) / len(rates))
+        variance = sum((rate - spread.mean[number]) ** 2 for rate in rates) / len(rates)
+        assert spread.deviation[number] == pytest.approx(math.sqrt(variance), abs=1e-12)
+
+
+def test_there_is_no_mean_of_no_curves() -> None:
+    with pytest.raises(InputError, match="at least one curve"):
+        mean_band([], [1])
