@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench bench-peers docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -31,6 +31,10 @@ bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/store.py
+
+bench-peers: $(VENV)/.peers  ## Square beside two other implementations of it
+	$(BIN)/python benchmarks/square_peers.py
 
 docs: $(VENV)/.docs  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict
@@ -49,6 +53,12 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
 	$(INSTALL) --editable ".[onnx,torch]" --group test
+	touch $@
+
+# torchattacks pins a version of requests that nothing here needs.
+$(VENV)/.peers: $(VENV)/.test
+	$(INSTALL) pyautoattack==0.2.0 scipy tqdm
+	$(INSTALL) --no-deps torchattacks==3.5.1
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt

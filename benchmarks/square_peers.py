@@ -1,6 +1,6 @@
 """Square Attack beside two other implementations: same network, images, radius, budget, loss and first share.
 
-    pip install pyautoattack==0.2.0 torchattacks==3.5.1
+    make bench-peers
     python benchmarks/square_peers.py [--images 200] [--budget 1000] [--seeds 3]
 
 The bundled robust network as a torch module, its first correctly classified images, eps 8/255, the margin loss, a first

@@ -15,7 +15,22 @@ from parsimon.threat import Loss, Scores
 
 
 class Settings(TypedDict, total=False):
-    """What `attack` and `compare` share; `attack` explains it."""
+    """What `attack` and `compare` share. All of it may be left out.
+
+    Attributes:
+        budget: Queries allowed for each image; 2,000 by default.
+        targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
+            do for CIFAR-10. Without targets, any class but the true one will do.
+        loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
+        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. See `Threat`.
+        eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
+        at_most: Attack only so many correctly classified images: the first ones.
+        sample: Attack a random sample of them instead; this is its seed. A larger sample contains the smaller.
+        seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
+        batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
+        in_flight: Images attacked at once; it sets the memory that is used.
+        progress: Show a live line on standard error; by default if that is a terminal.
+    """
 
     budget: int
     targets: Any
@@ -52,18 +67,7 @@ def attack(
         eps: The radius of the L-infinity ball, for images in [0, 1].
         attack: The attack with its settings, or what the command line takes (`"bandits:imagenet-0.05"`); the paper's by
             default.
-        budget: Queries allowed for each image; 2,000 by default.
-        targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
-            do for CIFAR-10. Without targets, any class but the true one will do.
-        loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
-        scores: `"logits"` or `"probabilities"`. See `Threat`.
-        eight_bit: See `Threat`.
-        at_most: Attack only so many correctly classified images: the first ones.
-        sample: Attack a random sample of them instead; this is its seed. A larger sample contains the smaller.
-        seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
-        batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
-        in_flight: Images attacked at once; it sets the memory that is used.
-        progress: Show a live line on standard error; by default if that is a terminal.
+        settings: Budget, targets, loss and others: see `Settings`.
     """
     attacks = named_rows([Parsimonious() if attack is None else attack])
     (result,) = launch(attacks, model, images, labels, eps, **settings).values()
@@ -90,7 +94,7 @@ def compare(
         attacks: The attacks, as `attack` takes them; or a mapping from names for their rows to them.
         relative_to: The row over whose successes the queries of all are averaged once more; by default NES, as in the
             paper, where it is among them.
-        settings: As for `attack`. Each attack climbs its own loss unless one is chosen.
+        settings: See `Settings`. Each attack climbs its own loss unless one is chosen.
     """
     rows = named_rows(attacks)
     reference = row_named(relative_to, rows)
