@@ -222,3 +222,14 @@ def test_the_environment_is_written_down(here: Path) -> None:
 def test_a_run_stays_small(here: Path) -> None:
     runs.run(spec(attacks=("square", "nes"), budget=300), here / "out")
     assert (here / "out" / "run.sqlite").stat().st_size < 200_000
+
+
+def test_a_page_is_written_about_runs(here: Path) -> None:
+    runs.run(spec(attacks=("square",)), here / "out")
+    page = finish(start(here, "report", "out")).strip()
+    assert page == "out/report.html"
+    text = (here / page).read_text()
+    assert "Square" in text
+    assert "data.npz" in text
+    with_two = finish(start(here, "report", "out", "out", "--out", "both.html"))
+    assert with_two.strip() == "both.html"

@@ -24,6 +24,7 @@ from parsimon.errors import InputError, ParsimonError
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Outcome
 from parsimon.report.export import write_results
+from parsimon.report.page import write_page
 from parsimon.report.picture import Example, save_examples
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
@@ -195,6 +196,24 @@ def resume(folder: Path, in_flight: int | None, form: str) -> None:
     No query that was answered is asked again. A run that is over is shown again.
     """
     _show(runs.resume(folder, in_flight=in_flight), folder, form)
+
+
+@command.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page. [default: report.html in the first run's folder]"
+)
+def report(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Write one page about runs: table, curves, gallery, spec. It needs no network to open.
+
+    \b
+    parsimon report parsimon-results/2026-11-16-024905
+    parsimon report before after --out both.html
+    """
+    path = out or folders[0] / "report.html"
+    comparisons = {str(folder): runs.load(folder) for folder in folders}
+    write_page(comparisons, path, facts={str(folder): runs.facts_of(folder) for folder in folders})
+    print(path)
 
 
 def _refuse_both(context: click.Context, spec: Path) -> None:

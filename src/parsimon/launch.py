@@ -75,6 +75,8 @@ def launch(
 
     source = as_images(images)
     truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
+    if at_most is not None and at_most < 1:
+        raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
     prepared = checks.prepare(oracle, source, truth, threat, batch_size)
     goals = truth if targets is None else _goals(targets, truth, prepared.classes)
     chosen = choose(prepared.correct, at_most, sample).tolist()

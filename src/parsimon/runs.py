@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -108,6 +109,12 @@ def load(folder: Path) -> Comparison:
 
 def _data(spec: Spec) -> Data:
     return open_data(spec.data, None if spec.preprocess is None else open_preprocess(spec.preprocess))
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """What a reader of a run may want to know besides its results."""
+    environment = json.loads((folder / _ENVIRONMENT).read_text())
+    return {"spec": asdict(spec_of(folder)), "environment": environment, "classes": classes_of(folder)}
 
 
 def classes_of(folder: Path) -> tuple[str, ...] | None:

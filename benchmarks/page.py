@@ -1,0 +1,93 @@
+"""How large the report of three attacks on 500 images is, and how long Chromium takes to open it.
+
+python benchmarks/page.py    (needs chromium, and pip install playwright)
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from parsimon import zoo
+from parsimon.attacks import PGD, Parsimonious, Square
+from parsimon.blocks import Grid
+from parsimon.checks import Prepared
+from parsimon.engine import Tally
+from parsimon.protocol import Attack, Corner, Image, Outcome, Picture, Point
+from parsimon.report.page import write_page
+from parsimon.result import Comparison, Result
+from parsimon.threat import Threat
+
+BUDGET = 1000
+
+
+def made(count: int) -> Comparison:
+    """A made-up comparison: three attacks on so many of the bundled images, of which they fool nine in ten."""
+    all_images, all_labels = zoo.images()
+    images, labels = all_images[:count], all_labels[:count].astype(np.intp)
+    threat = Threat(8 / 255)
+    prepared = Prepared(labels, np.ones(count, np.bool_), 10)
+    results: dict[str, Result] = {}
+    for attack in (Parsimonious(), Square(), PGD()):
+        random = np.random.default_rng(len(results))
+        outcomes = tuple(
+            _outcome(index, images[index], int(labels[index]), attack, threat, random) for index in range(count)
+        )
+        tally = Tally(sum(each.queries for each in outcomes), ended=count)
+        results[type(attack).__name__] = Result(attack, threat, BUDGET, images, labels, prepared, outcomes, tally)
+    return Comparison(results)
+
+
+def _outcome(
+    index: int, image: Image, label: int, attack: Attack, threat: Threat, random: np.random.Generator
+) -> Outcome:
+    if random.random() < 0.1:
+        return Outcome(index, False, BUDGET, "budget")
+    queries = int(np.exp(random.uniform(0, np.log(BUDGET))))
+    return Outcome(
+        index, True, queries, "success", predicted=(label + 3) % 10, point=_point(image, attack, threat, random)
+    )
+
+
+def _point(image: Image, attack: Attack, threat: Threat, random: np.random.Generator) -> Point:
+    channels, rows, columns = image.shape
+    if isinstance(attack, Parsimonious):
+        grid = Grid((channels, rows, columns), (rows, columns), 4)
+        return Corner(grid, np.packbits(random.random(grid.count) < 0.5).tobytes())
+    low, high = threat.bounds(image)
+    if isinstance(attack, Square):  # stripes, as it begins
+        pixels = np.where(random.random((channels, 1, columns)) < 0.5, low, high)
+    else:  # anywhere in the ball: what compresses the worst
+        pixels = low + (high - low) * random.random(image.shape, np.float32)
+    return Picture(image.shape, pixels.astype(np.float32).tobytes())
+
+
+def main() -> None:
+    path = Path(tempfile.mkdtemp()) / "report.html"
+    comparison = made(500)
+    began = time.perf_counter()
+    write_page({"made": comparison}, path)
+    print(f"written in {time.perf_counter() - began:.1f} s: {path.stat().st_size / 1e6:.2f} MB")
+    with import_module("playwright.sync_api").sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for _ in range(3):
+            page = browser.new_page()
+            began = time.perf_counter()
+            page.goto(path.as_uri())
+            page.locator(".card img").last.evaluate("image => image.decode()")
+            opened = time.perf_counter() - began
+            began = time.perf_counter()
+            page.locator("select[name=sort]").select_option("number")
+            page.locator(".card img").last.evaluate("image => image.decode()")
+            print(f"opened in {opened:.2f} s, sorted in {time.perf_counter() - began:.2f} s")
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"use strict";
+// The page is drawn from the data block. What came from a run is only ever set as text, never as markup.
+
+/** An element with properties and children; strings become text. */
+function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const whole = (number) => number.toLocaleString("en");
+const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
+
+function showTable(section, table, whiteBox) {
+  const holder = section.querySelector("table");
+  holder.caption.textContent = table.title;
+  // Roles are said aloud since a narrow screen shows rows as blocks, which browsers then no longer take for rows.
+  const headers = table.headers.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
+  holder.append(element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...headers)));
+  for (const group of table.groups) {
+    const rows = group.map((row) => element("tr", { role: "row" }, ...row.map(cellOf(table.headers))));
+    const apart = whiteBox.has(group[0][0].text); // they have a group of their own
+    holder.append(element("tbody", { role: "rowgroup", className: apart ? "white-box" : "" }, ...rows));
+  }
+  section.querySelector(".notes").append(...table.notes.map((note) => element("li", {}, note)));
+  for (const button of section.querySelectorAll("[data-copy]")) {
+    button.addEventListener("click", () => copy(table[button.dataset.copy], button, section.querySelector(".status")));
+  }
+}
+
+function cellOf(headers) {
+  return (cell, column) => {
+    const [value, interval] = cell.text.split(/(?= \()/); // an interval steps back behind its value
+    const text = element(cell.best ? "strong" : "span", {}, column ? value : cell.text);
+    if (column && interval) text.append(element("span", { className: "interval" }, interval));
+    const kind = column ? { role: "cell" } : { role: "rowheader", scope: "row" };
+    return element(column ? "td" : "th", { ...kind, "data-header": headers[column] }, text);
+  };
+}
+
+async function copy(text, button, status) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Where a file may not write to the clipboard itself, the old way still can.
+    const area = element("textarea", { value: text, className: "unseen" });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  status.textContent = `Copied the table as ${button.dataset.copy === "latex" ? "LaTeX" : "Markdown"}.`;
+  setTimeout(() => (status.textContent = ""), 4000);
+}
+
+function showFacts(section, facts) {
+  for (const { title, rows } of facts) {
+    const list = element("dl");
+    for (const [name, value] of rows) list.append(element("dt", {}, name), element("dd", {}, value));
+    section.append(element("div", {}, element("h3", {}, title), list));
+  }
+}
+
+function start() {
+  const { runs } = JSON.parse(document.getElementById("data").textContent);
+  const main = document.getElementById("runs");
+  const contents = document.getElementById("contents");
+  document.title = `${runs.map((run) => run.name).join(", ")} \u2013 parsimon report`;
+  contents.hidden = runs.length < 2;
+  runs.forEach((run, number) => {
+    const copied = document.getElementById("run").content.cloneNode(true);
+    const article = copied.querySelector("article");
+    const name = article.querySelector(".name");
+    name.textContent = run.name;
+    name.id = `run-${number}`;
+    article.setAttribute("aria-labelledby", name.id);
+    article.querySelector(".sentence").textContent = run.sentence;
+    contents.querySelector("ul").append(element("li", {}, element("a", { href: `#${name.id}` }, run.name)));
+    main.append(copied); // before the plot is drawn, which asks how wide it is
+    const whiteBox = new Set(run.curves.lines.filter((line) => line.white_box).map((line) => line.name));
+    showTable(article.querySelector(".results"), run.table, whiteBox);
+    showPlot(article.querySelector(".curves"), run.curves, number);
+    showGallery(article.querySelector(".gallery"), run.gallery);
+    showFacts(article.querySelector(".facts"), run.facts);
+  });
+}
+
+document.addEventListener("DOMContentLoaded", start);
