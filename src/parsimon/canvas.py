@@ -62,7 +62,8 @@ class Canvas:
         With it, which of the rows lie outside their ball; None where no part could.
         """
         moves, flips = _Strokes(), _Strokes()
-        images: list[tuple[int, NDArray[np.float32]]] = []
+        images: list[NDArray[np.float32]] = []
+        rows_of_images: list[int] = []
         places: list[int] = []
         for place, points, start, stop in parts:
             if isinstance(points, Images):
@@ -71,7 +72,8 @@ class Canvas:
                         f"the attack asks for images of shape {points.pixels.shape} about one of {self._shape}: it "
                         "must ask for (number, channels, rows, columns)"
                     )
-                images.append((len(places), points.pixels[start:stop]))
+                images.append(points.pixels[start:stop])
+                rows_of_images += range(len(places), len(places) + stop - start)
             else:
                 grid, base, blocks = points
                 drawn = self._base[place]
@@ -82,15 +84,22 @@ class Canvas:
                     to = range(len(places) * self._pixels, (len(places) + len(shown)) * self._pixels, self._pixels)
                     flips.add(grid, to, shown, self._other_side(place, base, shown))
             places += [place] * (stop - start)
-        self._paint(self._drawn, moves)
-        places += places[:1] * (rows - len(places))
-        batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
-        self._paint(batch, flips)
-        batch = self._xp.reshape(batch, (rows, *self._shape))
-        for row, pixels in images:
-            rounded = to_eight_bit(pixels) if self._threat.eight_bit else pixels
-            batch[row : row + len(pixels), ...] = self._asarray(rounded)
+        padding = rows - len(places)
+        places += places[:1] * padding
+        if len(rows_of_images) == len(places) - padding:  # nothing to draw
+            batch = self._shown([*images, *[images[0][:1]] * padding])
+        else:
+            self._paint(self._drawn, moves)
+            batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
+            self._paint(batch, flips)
+            batch = self._xp.reshape(batch, (rows, *self._shape))
+            if images:
+                batch[self._asarray(np.array(rows_of_images))] = self._shown(images)
         return batch, self._outside(batch, places) if images else None
+
+    def _shown(self, images: Sequence[NDArray[np.float32]]) -> Any:
+        pixels = np.concatenate(images)
+        return self._asarray(to_eight_bit(pixels) if self._threat.eight_bit else pixels)
 
     def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
         low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))

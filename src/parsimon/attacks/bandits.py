@@ -67,8 +67,8 @@ class Bandits(Attack):
         while True:
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
             dual += np.float32(self.online_step) * gradient
-            signs = np.sign(dual).take(tile_of_pixel, axis=1)
-            image = scene.project(image + np.float32(self.step) * signs)
+            step = np.float32(self.step) * np.sign(dual)
+            image = scene.project(image + step.take(tile_of_pixel, axis=1))
             yield Ask(Images(image[None]), charged=self.strict)
 
     def _estimate(
@@ -77,7 +77,10 @@ class Bandits(Attack):
         """The gradient, with respect to the prior, of the loss in the prior's direction (Algorithm 2)."""
         noise = rng.standard_normal(prior.shape, np.float32)
         noise *= np.float32(self.exploration / math.sqrt(noise.size))
-        probes = np.stack([prior + noise, prior - noise]).take(tile_of_pixel, axis=2)
+        tiles = np.empty((2, *prior.shape), np.float32)
+        np.add(prior, noise, out=tiles[0])
+        np.subtract(prior, noise, out=tiles[1])
+        probes = tiles.take(tile_of_pixel, axis=2)
         for probe in probes.reshape(2, -1):
             probe *= np.float32(self.probe / math.sqrt(probe @ probe))
         probes += image
