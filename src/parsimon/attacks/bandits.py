@@ -82,7 +82,7 @@ class Bandits(Attack):
         np.subtract(prior, noise, out=tiles[1])
         probes = tiles.take(tile_of_pixel, axis=2)
         for probe in probes.reshape(2, -1):
-            probe *= np.float32(self.probe / math.sqrt(probe @ probe))
+            probe *= np.float32(self.probe) / np.sqrt(probe @ probe)
         probes += image
         above, below = (yield Ask(Images(probes), eligible_from=math.inf)).loss.tolist()
         noise *= np.float32((above - below) / (self.probe * self.exploration))
