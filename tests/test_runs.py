@@ -96,7 +96,7 @@ def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one_and_asks_noth
             time.sleep(0.005)
         arguments = ["resume", "killed", "--in-flight", "5"]
         try:
-            process.wait(moments.random() * 0.3)
+            process.wait(moments.random() * 0.15)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate()
@@ -104,7 +104,7 @@ def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one_and_asks_noth
             continue
         resumed = finish(process)
         break
-    assert kills >= 5
+    assert kills >= 3  # usually a dozen
     assert resumed.replace("killed", "whole") == whole
     assert stored(folder / "killed") == stored(folder / "whole")
     for name in ("results.csv", "table.md", "table.tex", "examples.png"):
@@ -128,6 +128,7 @@ def test_an_interrupted_run_can_be_resumed(folder: Path) -> None:
 
 
 def test_two_processes_on_one_run_are_refused(folder: Path) -> None:
+    (folder / "spec.toml").write_text(spec(batch_size=8, eps="0.0001", budget=100_000).toml())  # it would take hours
     first = start(folder, "run", "spec.toml", "--out", "out")
     while not (folder / "out" / "spec.toml").exists():
         time.sleep(0.01)
@@ -135,7 +136,8 @@ def test_two_processes_on_one_run_are_refused(folder: Path) -> None:
     _, err = second.communicate(timeout=60)
     assert second.returncode == 2
     assert "another process is working on the run in out" in " ".join(err.split())
-    finish(first)
+    first.kill()
+    first.communicate()
 
 
 @pytest.fixture
