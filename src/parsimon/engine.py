@@ -7,7 +7,7 @@ order in which batches are filled change nothing in its result.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from numbers import Integral
@@ -45,6 +45,12 @@ class Tally:
     calls: int = 0
     ended: int = 0
     successes: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Collection[Outcome]) -> Tally:
+        """Where a run stands that has come to these."""
+        queries, successes = (sum(getattr(each, what) for each in outcomes) for what in ("queries", "success"))
+        return cls(queries, ended=len(outcomes), successes=successes)
 
     @property
     def fill(self) -> float:

@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
-from parsimon.engine import Engine, Step
+from parsimon.engine import Engine, Step, Tally
 from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Outcome, Task
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
+from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
-
-DEFAULT_BUDGET = 2000
 
 
 def launch(
@@ -35,7 +34,7 @@ def launch(
     labels: Any,
     eps: float,
     *,
-    budget: int = DEFAULT_BUDGET,
+    budget: int = Spec.budget,
     targets: Any = None,
     loss: Loss | None = None,
     scores: Scores = "logits",
@@ -123,9 +122,7 @@ def _attack_all(
     """One attack on the chosen images, from where the store says that it was left off."""
     ended = {} if store is None else store.outcomes(name, np.asarray(source[chosen[0]]).shape)
     told = {} if store is None else store.told(name)
-    engine.tally.ended = len(ended)
-    engine.tally.successes = sum(outcome.success for outcome in ended.values())
-    engine.tally.queries = sum(outcome.queries for outcome in ended.values())
+    engine.tally = Tally.of(ended.values())
     tasks = (
         Task(index, np.asarray(source[index]), int(goals[index]), told.pop(index, None))
         for index in chosen

@@ -7,6 +7,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -38,14 +40,15 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
     data = _data(spec)
     rows = named_rows(spec.attacks)
 
-    def open_store() -> Store:
+    @contextmanager
+    def open_store() -> Iterator[Store]:
         folder.mkdir(parents=True, exist_ok=True)
-        store = Store(folder, write=True)
-        if not is_run(folder):
-            (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
-            (folder / _SPEC).write_text(spec.toml())
-        store.hold("fingerprint", data.fingerprint)
-        return store
+        with Store(folder, write=True) as store:
+            if not is_run(folder):
+                (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
+                (folder / _SPEC).write_text(spec.toml())
+            store.hold("fingerprint", data.fingerprint)
+            yield store
 
     results = launch(
         rows,
@@ -102,7 +105,7 @@ def load(folder: Path) -> Comparison:
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
             loss = spec.loss or attack.own_loss(spec.targeted)
             threat = Threat(spec.radius, spec.targeted, loss, spec.scores, spec.eight_bit)
-            tally = Tally(sum(each.queries for each in outcomes), ended=len(ended))
+            tally = Tally.of(ended.values())
             results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
     return Comparison(results, row_named(spec.relative_to, rows))
 

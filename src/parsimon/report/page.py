@@ -23,6 +23,7 @@ from PIL import Image as Pillow
 
 from parsimon.errors import InputError
 from parsimon.protocol import Image, Outcome
+from parsimon.report.picture import as_bytes
 from parsimon.report.style import marks
 from parsimon.report.table import Table
 from parsimon.result import Comparison, Result
@@ -215,11 +216,9 @@ def _pictures(original: Image, results: Sequence[Result], outcomes: Sequence[Out
 
 
 def _png(image: NDArray[np.floating]) -> str:
-    """A picture at its natural size, in base64. Of channels that are neither grey nor colour, the first is shown."""
-    levels = np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
-    pixels = levels[:3].transpose(1, 2, 0) if len(levels) >= 3 else levels[0]
+    """A picture at its natural size, in base64."""
     file = io.BytesIO()
-    Pillow.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", optimize=True)
+    Pillow.fromarray(as_bytes(image)).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 
 

@@ -7,10 +7,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parsimon.errors import InputError
 from parsimon.protocol import Image
+from parsimon.report.picture import as_bytes
 from parsimon.report.style import COLUMN, INK, blank, styled
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def examples(pairs: Sequence[tuple[Image, Image]], captions: Sequence[str] = (),
         for column, pair in enumerate(pairs):
             axes: Axes = rows[row, column]
             # Bytes, nearest: the pixels as the model saw them, not a viewer's smoothing.
-            axes.imshow(_bytes(pair[row]), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.imshow(as_bytes(pair[row]), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             axes.grid(False)
@@ -91,8 +91,3 @@ def grid(
     axes.set(xlabel=columns, ylabel=rows)
     axes.set_title(values, fontsize=7)
     return figure
-
-
-def _bytes(image: Image) -> NDArray[np.uint8]:
-    levels = np.clip(np.rint(255 * np.asarray(image)), 0, 255).astype(np.uint8)
-    return np.moveaxis(levels[:3], 0, -1) if len(levels) >= 3 else levels[0]

@@ -48,11 +48,15 @@ def save_examples(examples: Sequence[Example], eps: float, path: Path) -> None:
     sheet.save(path)
 
 
+def as_bytes(image: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """An image as pictures hold it, grey or colour. Of channels that are neither, the first is shown."""
+    levels = np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(levels[:3].transpose(1, 2, 0)) if len(levels) >= 3 else levels[0]
+
+
 def _tile(image: NDArray[np.floating]) -> Pillow.Image:
     """An image of any shape, grey or colour, fitted into a square tile without smoothing its pixels away."""
-    levels = np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
-    colours = levels[:3] if len(levels) >= 3 else np.repeat(levels[:1], 3, axis=0)
-    picture = Pillow.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
+    picture = Pillow.fromarray(as_bytes(image)).convert("RGB")
     scale = _SIDE / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     method = Pillow.Resampling.NEAREST if scale >= 1 else Pillow.Resampling.LANCZOS
