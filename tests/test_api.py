@@ -269,6 +269,18 @@ def test_next_is_the_class_after_the_true_one() -> None:
     same(result, attack_exactly(eps=64 / 255, budget=200, targets=goals))
 
 
+def test_random_targets_are_drawn_by_the_number_of_the_image_alone() -> None:
+    first, again = (attack_exactly(eps=64 / 255, budget=200, targets="random", seed=seed) for seed in (0, 1))
+    goals = []
+    for index, label in enumerate(first.labels):
+        draws = np.random.RandomState(index).randint(first.prepared.classes, size=1000)
+        goals.append(draws[draws != label][0])
+    same(first, attack_exactly(eps=64 / 255, budget=200, targets=np.array(goals)))
+    same(again, attack_exactly(eps=64 / 255, budget=200, targets=np.array(goals), seed=1))
+    with pytest.raises(InputError, match="'next' or 'random'; got 'any'"):
+        attack_exactly(targets="any")
+
+
 def test_a_targeted_attack_on_the_bundled_network_reaches_the_very_target(bundled: Bundled) -> None:
     images, labels = bundled.images[bundled.correct], bundled.labels[bundled.correct]
     dark = np.maximum(images - np.float32(LARGE), 0)  # where the search begins: the easiest class to reach

@@ -101,7 +101,7 @@ def test_help_says_what_the_command_is_for_and_what_it_can_do(tmp_path: Path) ->
 def test_help_of_run_names_its_options_and_teaches(tmp_path: Path) -> None:
     text = " ".join(run(tmp_path, "run", "--help").stdout.split())
     options = (
-        "--model --data --scores --images --eps --budget --attack --targeted --loss --eight-bit --seed "
+        "--model --data --scores --images --eps --budget --attack --targets --loss --eight-bit --seed "
         "--batch-size --in-flight --out"
     )
     for option in options.split():
@@ -211,7 +211,7 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
 
     options = [
         *["--model", "mine:probabilities", "--data", "levels.npz", "--scores", "probabilities", "--images", "4"],
-        *["--eps", "10/255", "--budget", "77", "--attack", "parsimonious,behaviour=published,block=2", "--targeted"],
+        *["--eps", "10/255", "--budget", "77", "--attack", "parsimonious,behaviour=published,block=2", "--targets", "next"],
         *["--loss", "margin", "--eight-bit", "--seed", "9", "--batch-size", "5", "--in-flight", "2", "--out", "out"],
     ]
     ran = run(folder, "run", *options)

@@ -20,7 +20,8 @@ class Settings(TypedDict, total=False):
     Attributes:
         budget: Queries allowed for each image; 2,000 by default.
         targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
-            do for CIFAR-10. Without targets, any class but the true one will do.
+            do for CIFAR-10; `"random"`: one drawn for each image, as they do for ImageNet. Without targets, any class
+            but the true one will do.
         loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
         scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.

@@ -28,7 +28,7 @@ from parsimon.report.page import write_page
 from parsimon.report.picture import Example, save_examples
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
-from parsimon.threat import Loss, Scores, Threat
+from parsimon.threat import Loss, Scores, Targets, Threat
 
 _EXAMPLES = 6
 _RESULTS, _PICTURE = "results.csv", "examples.png"
@@ -83,7 +83,9 @@ _HOW_TO_ATTACK = (
     ),
     click.option("--budget", default=Spec.budget, show_default=True, help="Queries allowed for each image."),
     click.option(
-        "--targeted", is_flag=True, help="Reach the class after the true one instead of leaving the true one."
+        "--targets",
+        type=_choice(Targets),
+        help="Reach a class instead of leaving the true one: the one after it, or one drawn for each image.",
     ),
     click.option("--loss", type=_choice(Loss), help="The loss to climb. [default: the attack's own]"),
     click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255."),
@@ -154,7 +156,7 @@ def run(
     \b
     parsimon run --model standard --eps 4/255
     parsimon run --model model.onnx --data images.npz --budget 10000
-    parsimon run --model mypackage.models:build --data images.npz --targeted
+    parsimon run --model mypackage.models:build --data images.npz --targets random
     parsimon run --attack parsimonious,behaviour=published,block=8
     parsimon run experiment.toml --out results
     """

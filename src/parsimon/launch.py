@@ -161,11 +161,21 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
 
 
 def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
-    if isinstance(targets, str):
-        if targets != "next":
-            raise InputError(f"targets must be one class for each image, or 'next'; got {targets!r}")
+    if not isinstance(targets, str):
+        return checks.check_targets(as_numpy(targets, "targets"), truth, classes)
+    if targets == "next":
         return (truth + 1) % classes
-    return checks.check_targets(as_numpy(targets, "targets"), truth, classes)
+    if targets == "random":
+        return np.array([_random_class(index, int(label), classes) for index, label in enumerate(truth)], np.intp)
+    raise InputError(f"targets must be one class for each image, or 'next' or 'random'; got {targets!r}")
+
+
+def _random_class(index: int, label: int, classes: int) -> int:
+    """A class other than the image's own, drawn as the paper's authors draw it: by the image's number alone."""
+    rng = np.random.RandomState(index)
+    while (target := int(rng.randint(classes))) == label:
+        pass
+    return target
 
 
 def as_images(images: Any) -> ImageSource:

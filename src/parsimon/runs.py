@@ -57,7 +57,7 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
         data.labels,
         spec.radius,
         budget=spec.budget,
-        targets="next" if spec.targeted else None,
+        targets=spec.targets,
         loss=spec.loss,
         scores=spec.scores,
         eight_bit=spec.eight_bit,
@@ -103,8 +103,9 @@ def load(folder: Path) -> Comparison:
         for name, attack in rows.items():
             ended = store.outcomes(name, np.asarray(images[0]).shape)
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
-            loss = spec.loss or attack.own_loss(spec.targeted)
-            threat = Threat(spec.radius, spec.targeted, loss, spec.scores, spec.eight_bit)
+            targeted = spec.targets is not None
+            loss = spec.loss or attack.own_loss(targeted)
+            threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit)
             tally = Tally.of(ended.values())
             results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
     return Comparison(results, row_named(spec.relative_to, rows))

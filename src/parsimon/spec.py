@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import tomli_w
 
 from parsimon.errors import InputError
-from parsimon.threat import Loss, Scores
+from parsimon.threat import Loss, Scores, Targets
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Spec:
         sample: Attack a random sample of them instead; this is its seed.
         eps: Radius of the ball for images in [0, 1], as a number or a fraction.
         budget: Queries allowed for each image.
-        targeted: Reach the class after the true one instead of leaving the true one.
+        targets: For a targeted attack: `next`, the class after the true one, or `random`, one drawn for each image.
         loss: The loss to climb; None: each attack's own.
         scores: What the model returns.
         eight_bit: Show the model only images whose pixels are k / 255.
@@ -57,7 +57,7 @@ class Spec:
     sample: int | None = None
     eps: str = "8/255"
     budget: int = 2000
-    targeted: bool = False
+    targets: Targets | None = None
     loss: Loss | None = None
     scores: Scores = "logits"
     eight_bit: bool = False

@@ -17,6 +17,7 @@ from parsimon.errors import InputError
 
 Loss = Literal["cross-entropy", "margin"]
 Scores = Literal["logits", "probabilities"]
+Targets = Literal["next", "random"]  # which class a targeted attack is to reach
 
 _TINY = 1e-30  # a probability of 0 is shown as a finite loss
 
