@@ -18,12 +18,12 @@ from torch import nn
 
 import parsimon
 from conftest import Bundled
+from hand_made import hand_made
 from parsimon import zoo
 from parsimon.errors import InputError, MissingExtraError, ModelError, require
 from parsimon.oracles import CallableOracle, as_oracle
-from parsimon.oracles.bundled import BundledOracle
 from parsimon.oracles.named import open_model
-from parsimon.oracles.onnx import OnnxOracle
+from parsimon.oracles.onnx import OnnxOracle, SessionOracle
 from parsimon.oracles.torch import TorchOracle
 from parsimon.protocol import Oracle
 
@@ -66,7 +66,7 @@ def weights() -> NDArray[np.float32]:
 @pytest.mark.parametrize("count", [1, 7])
 def test_torch_onnx_and_a_function_agree_on_the_bundled_weights(bundled: Bundled, count: int) -> None:
     images = bundled.images[:count]
-    module = zoo.module("robust")
+    module = hand_made("robust")
     with torch.no_grad():
         expected = module(torch.from_numpy(images)).numpy()
 
@@ -263,8 +263,8 @@ class Method:
     [
         (lambda: zoo.path("robust"), OnnxOracle),
         (lambda: str(zoo.path("robust")), OnnxOracle),
-        (lambda: "robust", BundledOracle),
-        (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), OnnxOracle),
+        (lambda: "robust", OnnxOracle),
+        (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), SessionOracle),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), TorchOracle),
         (lambda: a_function, CallableOracle),
         (lambda: Method().scores, CallableOracle),
@@ -300,8 +300,8 @@ def test_only_what_is_asked_is_shown_to_a_function() -> None:
 # --- what a person types --------------------------------------------------------------------------------------------
 
 
-def test_the_name_of_a_bundled_network_opens_it() -> None:
-    assert isinstance(open_model("robust"), BundledOracle)
+def test_the_name_of_a_bundled_network_is_the_path_of_its_file() -> None:
+    assert open_model("robust") == zoo.path("robust")
 
 
 def test_a_file_is_its_path(tmp_path: Path) -> None:

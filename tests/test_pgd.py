@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own convention)
 import parsimon
 from conftest import Bundled
 from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scene_of
+from hand_made import hand_made
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo
 from parsimon.attacks import PGD
 from parsimon.engine import Engine
@@ -35,7 +37,7 @@ Chosen = tuple[Pixels, NDArray[np.int64]]
 @pytest.fixture(scope="module")
 def module() -> Any:
     """In double precision, where signs are beyond doubt."""
-    return zoo.module("robust").double()
+    return hand_made("robust").double()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_the_gradient_of_probabilities_is_that_of_their_logarithms(module: Any, 
 
 def test_the_module_is_left_as_it_was_found(chosen: Chosen) -> None:
     images, labels = chosen
-    module = zoo.module("robust")
+    module = hand_made("robust")
     module.norm.train()  # some parts training, others not
     module.stages[1].train()
     flags = [part.training for part in module.modules()]
@@ -103,7 +105,8 @@ def test_the_module_is_left_as_it_was_found(chosen: Chosen) -> None:
     assert [part.training for part in module.modules()] == flags
     assert [weight.requires_grad for weight in module.parameters()] == learning
     for number, weight in enumerate(module.parameters()):
-        assert weight.grad is None if number % 2 else (weight.grad == 7).all()
+        assert (weight.grad is None) == bool(number % 2)
+        assert weight.grad is None or torch.equal(weight.grad, torch.full_like(weight, 7.0))
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, before[name])
 
@@ -249,13 +252,14 @@ def test_a_bundled_network_by_name_gives_the_modules_scores_and_can_be_attacked(
         expected = np.asarray(module(torch.from_numpy(images).double()))
     np.testing.assert_allclose(oracle(images), expected, atol=1e-4)
     scores, gradients = oracle.pull_back(images, lambda scores: Threat(EPS).slope(scores, labels))
-    _, expected_gradients = autograd(zoo.module("robust"), images, labels, Threat(EPS))
+    _, expected_gradients = autograd(hand_made("robust"), images, labels, Threat(EPS))
     np.testing.assert_allclose(scores, expected, atol=1e-4)
-    np.testing.assert_allclose(gradients, expected_gradients, atol=1e-5 * float(np.abs(expected_gradients).max()))
+    # Where rounding puts a ReLU's input on the other side of zero, some pixels differ; in double precision none does.
+    assert np.linalg.norm(gradients - expected_gradients) < 1e-2 * np.linalg.norm(expected_gradients)
 
     by_name, by_module = (
         parsimon.attack(model, images, labels, EPS, attack=PGD(steps=5), batch_size=8)
-        for model in ("robust", zoo.module("robust"))
+        for model in ("robust", hand_made("robust"))
     )
     np.testing.assert_array_equal(by_name.success, by_module.success)
     np.testing.assert_array_equal(by_name.queries, by_module.queries)
@@ -265,11 +269,15 @@ def test_a_bundled_network_by_name_gives_the_modules_scores_and_can_be_attacked(
     np.testing.assert_array_equal(fooled != labels, by_name.success)
 
 
-@pytest.mark.parametrize("model", [linear, zoo.path("robust")], ids=["function", "ONNX file"])
-def test_a_model_that_tells_no_gradients_is_refused(model: Any) -> None:
-    sentence = "PGD is a white-box attack and needs gradients, which this model does not tell: pass a torch module"
+@pytest.mark.parametrize("kind", ["function", "session"])
+def test_a_model_that_tells_no_gradients_is_refused(kind: str) -> None:
+    session = onnxruntime.InferenceSession(str(zoo.path("robust")), providers=["CPUExecutionProvider"])
+    sentence = (
+        "PGD is a white-box attack and needs gradients, which this model does not tell: pass a torch module, or an "
+        "ONNX file by its path or its name in the zoo"
+    )
     with pytest.raises(ModelError, match=sentence):
-        parsimon.attack(model, IMAGES, LABELS, 0.02, attack=PGD())
+        parsimon.attack(linear if kind == "function" else session, IMAGES, LABELS, 0.02, attack=PGD())
 
 
 def test_presets_are_the_papers() -> None:

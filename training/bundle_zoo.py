@@ -15,9 +15,9 @@ import onnx
 import torch
 from torch.nn import functional as F  # noqa: N812
 
+from network import PreActivationResNet
 from parsimon import zoo
 from parsimon.data import cifar10
-from parsimon.zoo.network import PreActivationResNet
 from train_zoo import RECIPES
 
 BUNDLED_IMAGES = 1000

@@ -24,8 +24,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from network import PreActivationResNet
 from parsimon.data import cifar10
-from parsimon.zoo.network import PreActivationResNet
 
 
 @dataclass(frozen=True)

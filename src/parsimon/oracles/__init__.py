@@ -28,10 +28,14 @@ def as_oracle(model: Any) -> Oracle:
         from parsimon.oracles.torch import TorchOracle
 
         return TorchOracle(model)
-    if isinstance(model, Path) or _is_a(model, "onnxruntime", "InferenceSession"):
+    if isinstance(model, Path):
         from parsimon.oracles.onnx import OnnxOracle
 
         return OnnxOracle(model)
+    if _is_a(model, "onnxruntime", "InferenceSession"):
+        from parsimon.oracles.onnx import SessionOracle
+
+        return SessionOracle(model)
     if callable(model):
         return CallableOracle(model)
     raise InputError(

@@ -1,4 +1,4 @@
-"""A model by what a person types: a bundled network, a file, or a function that builds one."""
+"""A model by what a person types: a network of the zoo, a file, or a function that builds one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 
 from parsimon import zoo
 from parsimon.errors import InputError, ModelError, first_line
-from parsimon.oracles.bundled import BundledOracle
 
 
 def open_model(name: str) -> Any:
-    """The model that is named: `robust`, `model.onnx`, or `package.module:function`, called without arguments."""
-    if name in zoo.NAMES:
-        return BundledOracle(name)
+    """The model that is named: `robust`, `resnet-50`, `model.onnx`, or `package.module:function`, which is called."""
+    if name in zoo.networks():
+        return zoo.path(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
     if Path(name).exists() or Path(name).suffix:
         return Path(name)
     raise InputError(
-        f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), the path of an ONNX file, or "
-        "package.module:function for a function that returns the model"
+        f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), one of `parsimon zoo`, the path "
+        "of an ONNX file, or package.module:function for a function that returns the model"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import ModelError, first_line, require
+from parsimon.oracles.torch import TorchOracle
+from parsimon.protocol import Slope
 
 
-class OnnxOracle:
-    """Shows images to an ONNX Runtime session, or to one that is opened for a file.
+class SessionOracle:
+    """Shows images to an ONNX Runtime session.
 
-    The model takes one float32 input (images, channels, rows, columns) in [0, 1]; its first output is the scores. A
-    file whose number of images is fixed is called as often as it takes.
+    The model takes one float32 input (images, channels, rows, columns) in [0, 1]; its first output is the scores. One
+    whose number of images is fixed is called as often as it takes.
     """
 
     namespace = numpy_namespace
@@ -24,10 +28,9 @@ class OnnxOracle:
     # Kernels are picked by the shape of the batch, and may round differently.
     fixed_batch = True
 
-    def __init__(self, model: str | Path | Any) -> None:
-        self._runtime = require("onnxruntime", "onnx")
-        self._session = self._open(Path(model)) if isinstance(model, str | Path) else model
-        inputs = self._session.get_inputs()
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
             found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
             raise ModelError(
@@ -35,7 +38,7 @@ class OnnxOracle:
                 "Wrap it in a Python function that prepares its input."
             )
         self._input = inputs[0].name
-        self._output = self._session.get_outputs()[0].name
+        self._output = session.get_outputs()[0].name
         batch, *shape = inputs[0].shape
         self._images_per_call = batch if isinstance(batch, int) else None
         self.image_shape = tuple(side if isinstance(side, int) else None for side in shape)
@@ -51,15 +54,60 @@ class OnnxOracle:
     def _run(self, images: NDArray[np.float32]) -> NDArray[Any]:
         return np.asarray(self._session.run([self._output], {self._input: images})[0])
 
-    def _open(self, path: Path) -> Any:
-        if not path.is_file():
-            raise ModelError(f"there is no model file {path}: give the path of an ONNX file")
-        if path.suffix.lower() in {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt"}:
+
+class OnnxOracle(SessionOracle):
+    """Shows images to the model in a file.
+
+    Gradients come from a twin in torch, on the CPU, which is made when the first one is asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_open(path))
+        self._path = path
+        self._twin_agrees = False
+
+    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
+        scores, gradients = self._twin.pull_back(self._twin.namespace.asarray(images), slope)
+        if not self._twin_agrees:
+            self._compare(scores, self(images))
+            self._twin_agrees = True
+        return scores, gradients
+
+    @cached_property
+    def _twin(self) -> TorchOracle:
+        return TorchOracle(as_module(self._path))
+
+    def _compare(self, scores: NDArray[Any], expected: NDArray[Any]) -> None:
+        """Gradients of another function than the file's would make the model look more robust than it is."""
+        if not np.allclose(scores, expected, rtol=0, atol=0.01 * float(np.abs(expected).max()), equal_nan=True):
             raise ModelError(
-                f"{path} may be a pickle, which can run any code when it is opened, so it is not opened. Export the "
-                "model with torch.onnx.export, or build it in Python and pass the torch module."
+                f"the gradients of {self._path} cannot be trusted: evaluated in torch, its scores differ from those of "
+                f"ONNX Runtime by up to {np.abs(scores - expected).max():.2g}. Pass the model as a torch module."
             )
-        try:
-            return self._runtime.InferenceSession(str(path), providers=self._runtime.get_available_providers())
-        except Exception as error:  # the runtime's errors have no common base of their own
-            raise ModelError(f"{path} cannot be opened as an ONNX model: {first_line(error)}") from error
+
+
+def as_module(path: Path) -> Any:
+    """The model in an ONNX file as a torch module, with gradients and in evaluation mode."""
+    require("torch", "torch")
+    onnx = require("onnx", "torch")
+    from parsimon.oracles.onnx_in_torch import OnnxModule
+
+    return OnnxModule(onnx.load(str(path)))
+
+
+def _open(path: Path) -> Any:
+    runtime = require("onnxruntime", "onnx")
+    if not path.is_file():
+        raise ModelError(f"there is no model file {path}: give the path of an ONNX file")
+    if path.suffix.lower() in {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt"}:
+        raise ModelError(
+            f"{path} may be a pickle, which can run any code when it is opened, so it is not opened. Export the "
+            "model with torch.onnx.export, or build it in Python and pass the torch module."
+        )
+    options = runtime.SessionOptions()
+    # The runtime has threads of its own, which do not heed what every other framework does.
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    try:
+        return runtime.InferenceSession(str(path), options, providers=runtime.get_available_providers())
+    except Exception as error:  # the runtime's errors have no common base of their own
+        raise ModelError(f"{path} cannot be opened as an ONNX model: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""The architecture of the bundled networks, as a torch module.
+"""The architecture of the bundled networks.
 
 A pre-activation residual network (He et al., *Identity Mappings in Deep Residual Networks*, 2016), narrow enough
 that an attack on it is a matter of seconds on a laptop.
