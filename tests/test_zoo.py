@@ -12,7 +12,7 @@ from parsimon import InputError, zoo
 from parsimon.data import cifar10
 from parsimon.oracles import as_oracle
 from parsimon.oracles.onnx import OnnxOracle
-from parsimon.summary import wilson_interval
+from parsimon.statistics import wilson_interval
 
 
 def accuracy(name: str) -> dict[str, float]:

@@ -16,9 +16,18 @@ from parsimon.errors import InputError, first_line
 
 CLASSES = 1000
 
+_LISTS = "http://dl.caffe.berkeleyvision.org/caffe_ilsvrc12.tar.gz"
+
 
 def open_imagenet(folder: Path, labels: Path | None, preprocess: Preprocess, name: str) -> Data:
     """The pictures of the list; without one, `val.txt` in the folder or beside it is taken."""
+    if not folder.exists():
+        raise InputError(
+            f"there is no folder {folder}. ImageNet's validation pictures are given out at "
+            "https://image-net.org/download.php to those who have an account: unpack ILSVRC2012_img_val.tar into that "
+            "folder, and put val.txt into it, which has a line 'ILSVRC2012_val_00000001.JPEG 65' for each picture (it "
+            f"is in {_LISTS}). Without an account there are 70 pictures: parsimon zoo install imagenet-samples"
+        )
     _, inner = names_in(folder)
     if labels is None:
         places = [folder / "val.txt", folder.absolute().parent / "val.txt"]

@@ -1,4 +1,4 @@
-"""Data by what a person types: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH`, `hf:DATASET:SPLIT` ..."""
+"""Data by what a person types: `bundled`, `imagenet-samples`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` ..."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from parsimon.errors import InputError
 
 FORMS = {
     "bundled": "the bundled CIFAR-10 test images",
+    "imagenet-samples": "70 pictures of ImageNet, installed by `parsimon zoo`",
+    "cifar10[:train]": "CIFAR-10, installed by `parsimon zoo`",
     "FILE.npz": "the arrays images and labels",
     "FILE.npy": "an array of images, with labels.npy beside it",
     "cifar10:FOLDER[:train]": "CIFAR-10's own files",
@@ -32,7 +34,7 @@ _PICTURES = ("folder", "imagenet", "named", "hf")
 
 def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
     """The data that are named, in one of the `FORMS`; pictures are resized and cropped as `preprocess` says."""
-    form, colon, rest = text.partition(":")
+    form, colon, rest = (zoo.data_place(text) or text).partition(":")
     if form in ("cifar10", *_PICTURES) and colon:
         if rest.startswith(":") or not rest:
             raise InputError(f"{text!r} lacks the place of the data: {_forms()}")
@@ -41,7 +43,7 @@ def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
     if preprocess is not None:
         raise InputError(
             f"{text!r} holds images of one size, which are shown as they are; preprocess is for pictures, that is for "
-            f"{', '.join(f'{each}:' for each in _PICTURES)}"
+            f"imagenet-samples, {', '.join(f'{each}:' for each in _PICTURES)}"
         )
     if form == "cifar10" and colon:
         folder, split = _parts(_home(rest), 2)
@@ -54,6 +56,14 @@ def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
         return open_arrays(path, text)
     hint = f". For class folders in {text} use folder:{text}" if path.is_dir() else ""
     raise InputError(f"there are no data {text!r}: {_forms()}{hint}")
+
+
+def open_data_for(model: str, text: str, preprocess: str | None) -> Data:
+    """The data that are named, for a model; pictures as its card says, if it has one and nothing else is said."""
+    form = (zoo.data_place(text) or text).partition(":")[0]
+    if preprocess is None and form in _PICTURES:
+        preprocess = zoo.preprocess(model)
+    return open_data(text, None if preprocess is None else open_preprocess(preprocess))
 
 
 def open_preprocess(text: str) -> Preprocess:

@@ -1,0 +1,72 @@
+"""The weights in a torch checkpoint, read without torch and without trust.
+
+A checkpoint is a pickle, that is a program that may call any function it names. Here it can name what describes a
+tensor, and gets stand-ins. The layout is that of `torch.save` before torch 1.6: five pickles (a magic number, a
+version, the machine, the tensors, the keys of their storages), and then each storage as its length and its bytes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import InputError, first_line
+
+_KINDS = {"torch.FloatStorage": "<f4", "torch.LongStorage": "<i8"}
+
+
+class _Tensors(dict[str, Any]):
+    """Stands in for collections.OrderedDict, which torch gives an attribute."""
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+def _tensor(storage: tuple[str, str], offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object) -> Any:
+    """Stands in for torch._utils._rebuild_tensor_v2: remembers how a tensor lies in its storage."""
+    return storage, offset, shape, strides
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        named = f"{module}.{name}"
+        if named in _KINDS:
+            return _KINDS[named]
+        try:
+            return {"collections.OrderedDict": _Tensors, "torch._utils._rebuild_tensor_v2": _tensor}[named]
+        except KeyError:
+            raise InputError(f"it names {named}, and nothing but tensors may be in it") from None
+
+    def persistent_load(self, described: Any) -> Any:
+        _, kind, key, *_ = described
+        return kind, key
+
+
+def read_checkpoint(path: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of a file by name."""
+    try:
+        with path.open("rb") as file:
+            _magic, _version, _machine, tensors, keys = (_Unpickler(file).load() for _ in range(5))
+            kinds = {key: kind for (kind, key), *_ in tensors.values()}
+            storages = {}
+            for key in keys:
+                (length,) = struct.unpack("<q", file.read(8))
+                storages[key] = np.frombuffer(file.read(length * np.dtype(kinds[key]).itemsize), kinds[key])
+        return {name: _view(storages[key], *layout) for name, ((_, key), *layout) in tensors.items()}
+    except InputError as error:
+        raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
+    except Exception as error:  # damaged pickles raise all kinds
+        raise InputError(f"{path} cannot be read as a torch checkpoint: {first_line(error)}") from error
+
+
+def _view(storage: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:
+    steps = [stride * storage.itemsize for stride in strides]
+    last = offset + sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
+    if not 0 <= last < len(storage) or min(strides, default=0) < 0 or offset < 0:
+        raise ValueError(f"a tensor {shape} does not fit its storage of {len(storage)}")
+    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps, writeable=False)
