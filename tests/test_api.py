@@ -113,6 +113,19 @@ def test_misclassified_images_are_not_attacked(bundled: Bundled, broken: Result)
     assert broken.prepared.accuracy == 0.8
 
 
+def test_confidences_are_those_of_the_network(bundled: Bundled, broken: Result) -> None:
+    def confidence(images: NDArray[np.float32]) -> NDArray[np.float64]:
+        scores = scores_of_the_bundled_network(images).astype(np.float64)
+        chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        return np.asarray(chances.max(axis=1))
+
+    np.testing.assert_allclose(broken.prepared.confidence, confidence(bundled.images), atol=1e-5)
+    after = confidence(broken.adversarial)
+    assert broken.success.any()
+    for outcome in broken.outcomes:
+        assert outcome.confidence == (pytest.approx(after[outcome.index], abs=1e-5) if outcome.success else None)
+
+
 def test_arrays_line_up_with_the_images(bundled: Bundled, broken: Result) -> None:
     assert len(broken.attacked) == len(broken.success) == len(broken.queries) == len(bundled.images)
     assert broken.adversarial.shape == bundled.images.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,40 @@ def test_the_white_box_line_comes_from_the_same_network(bundled: Bundled) -> Non
     assert [[row[0].text for row in group] for group in by_name.table().groups] == [["Square"], ["PGD"]]
 
 
+# --- paired ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_attack_is_paired_with_each_of_the_others_but_the_white_box(bundled: Bundled) -> None:
+    attacks = ("pgd", "square", "parsimonious", "random")
+    comparison = parsimon.compare("robust", bundled.images, bundled.labels, 16 / 255, attacks, budget=30)
+    pairs = comparison.paired()
+    assert list(pairs) == ["Parsimonious", "RandomCorners"]
+    square = comparison.results["Square"].success
+    for name, pair in pairs.items():
+        other = comparison.results[name].success
+        assert (pair.only_a, pair.only_b) == ((square & ~other).sum(), (other & ~square).sum())
+    table, paired = comparison.tables()
+    assert paired.title.startswith("Square against the others")
+    assert str(comparison) == f"{table}\n\n{paired}"
+
+
+def test_one_attack_and_the_white_box_alone_are_not_paired() -> None:
+    assert compare("square").paired() == {}
+    assert len(compare("square").tables()) == 1
+    assert Comparison({}).paired() == {}
+
+
+def test_a_run_that_was_interrupted_is_not_paired_and_says_so() -> None:
+    comparison = compare("square", "random")
+    first, *others = comparison.results["Square"].outcomes
+    left = replace(first, success=False, ended="interrupted", queries=1, point=None)
+    cut = Comparison({**comparison.results, "Square": replace(comparison.results["Square"], outcomes=(left, *others))})
+    (table,) = cut.tables()
+    assert "Paired comparison: left out until every image is finished." in table.notes
+    with pytest.raises(InputError, match="image 0 is unfinished after 1 queries: resume the run"):
+        cut.paired()
+
+
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -123,8 +158,10 @@ def test_the_command_prints_the_table_and_writes_it_with_every_image(tmp_path: P
     comparison = parsimon.compare("robust", images, labels, 16 / 255, attacks, budget=20, at_most=4)
     printed = "\n".join(line.rstrip() for line in ran.stdout.splitlines())
     assert printed.startswith(str(comparison))
-    assert (tmp_path / "out" / "table.md").read_text() == comparison.table().markdown() + "\n"
-    assert (tmp_path / "out" / "table.tex").read_text() == comparison.table().latex() + "\n"
+    tables = comparison.tables()
+    assert len(tables) == 2
+    assert (tmp_path / "out" / "table.md").read_text() == "\n\n".join(each.markdown() for each in tables) + "\n"
+    assert (tmp_path / "out" / "table.tex").read_text() == "\n\n".join(each.latex() for each in tables) + "\n"
     with (tmp_path / "out" / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["attack"] for row in rows] == [name for name in ("Parsimonious", "Square", "PGD") for _ in range(4)]
@@ -150,8 +187,9 @@ def test_a_format_can_go_straight_into_a_paper(tmp_path: Path, form: str, first:
 
 def test_without_arguments_the_papers_attacks_are_compared(tmp_path: Path) -> None:
     ran = run(tmp_path, "compare", "--images", "2", "--budget", "4", "--eps", "1/255", "--out", "out")
-    rows = [line.split()[0] for line in ran.stdout.splitlines() if "%" in line and " to " in line]
-    assert rows == ["Parsimonious", "Bandits", "NES", "PGD"]
+    rows = [line.split()[0] for line in ran.stdout.splitlines() if re.search(r" \d+\.\d% ", line)]
+    assert rows == ["Parsimonious", "Bandits", "NES", "PGD", "Accuracy:"]
+    assert "Parsimonious against the others, on the same 2 images" in ran.stdout
     assert "on NES's" in ran.stdout
 
 

@@ -66,7 +66,11 @@ def test_results_do_not_depend_on_the_batch_or_on_what_is_in_flight(
     together = run(tasks, batch_size, in_flight)
     alone = {task.index: run((task,), 1, 1)[task.index] for task in tasks[:: len(tasks) // 6]}
     assert {index: together[index] for index in alone} == alone
-    assert together == run(tasks[::-1], 32, 8)
+    backwards = run(tasks[::-1], 32, 8)
+    assert together == backwards
+    # A confidence is no part of what is compared, but this network tells the same to the last bit.
+    assert all(outcome.confidence == backwards[index].confidence for index, outcome in together.items())
+    assert all(outcome.confidence == together[index].confidence for index, outcome in alone.items())
     for task in tasks:
         outcome = together[task.index]
         assert outcome.queries <= budget
@@ -121,6 +125,29 @@ def test_only_queries_up_to_the_first_success_count(batch_size: int) -> None:
     assert isinstance(outcome.point, Picture)
     assert outcome.point.pixels.mean() == 0.75
     assert len(heard) == 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_a_success_has_the_models_confidence_there_and_a_failure_none(batch_size: int) -> None:
+    outcome, _, _ = run_script(grey(0.1, 0.2), grey(0.3, 0.75, 0.9, 0.1), batch_size=batch_size)
+    assert outcome.confidence == pytest.approx(1 / (1 + math.exp(0.5 - 0.75)), abs=1e-6)
+    failure, _, _ = run_script(grey(0.1, 0.2), batch_size=batch_size)
+    assert failure.confidence is None
+
+
+def test_confidence_is_worked_out_for_successes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = []
+    confidence = Threat.confidence
+
+    def noting(threat: Threat, scores: NDArray[Any]) -> NDArray[np.float64]:
+        rows.append(len(scores))
+        return confidence(threat, scores)
+
+    monkeypatch.setattr(Threat, "confidence", noting)
+    threat = Threat(0.02)
+    found = results(Engine(Parsimonious(), Network(SHAPE), threat, budget=300).run(tasks_for(SHAPE, threat, 24)))
+    assert rows == [1] * sum(outcome.success for outcome in found.values())
+    assert rows
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
@@ -398,6 +425,7 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         resumed = engine(Counting((3, 8, 8)))
         after = results(resumed.run(again))
         assert {**before, **after} == whole
+        assert all(each.confidence == whole[each.index].confidence for each in after.values())
         answered = sum(len(told.loss) for index in after for told in journal.get(index, []))
         if batch_size == 1:  # else points after a success are shown too, and not counted
             assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)

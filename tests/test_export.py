@@ -20,6 +20,7 @@ COLUMNS = [
     "attack",
     "image",
     "label",
+    "clean_confidence",
     "success",
     "queries",
     "uncharged",
@@ -27,6 +28,7 @@ COLUMNS = [
     "gradients",
     "ended",
     "predicted",
+    "confidence",
 ]
 
 
@@ -41,6 +43,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "attack": name,
             "image": each.index,
             "label": int(result.labels[each.index]),
+            "clean_confidence": result.prepared.confidence[each.index],
             "success": each.success,
             "queries": each.queries,
             "uncharged": each.uncharged,
@@ -48,6 +51,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "gradients": each.gradients,
             "ended": each.ended,
             "predicted": each.predicted,
+            "confidence": each.confidence,
         }
         for name, result in results.items()
         for each in result.outcomes
@@ -58,6 +62,8 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     def value(column: str, text: str) -> Any:
         if column in ("attack", "ended"):
             return text
+        if column.endswith("confidence"):
+            return float(text) if text else None
         return None if text == "" else bool(int(text)) if column == "success" else int(text)
 
     with path.open(newline="") as file:
@@ -68,6 +74,8 @@ def test_the_run_has_something_to_tell(results: dict[str, Result]) -> None:
     rows = expected(results)
     assert {row["success"] for row in rows} == {True, False}
     assert {row["predicted"] is None for row in rows} == {True, False}
+    assert all((row["confidence"] is None) == (row["predicted"] is None) for row in rows)
+    assert all(row["clean_confidence"] > 0.1 for row in rows)  # there are ten classes
     assert any(row["uncharged"] for row in rows)
 
 
@@ -81,9 +89,9 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     write_results(results, str(tmp_path / "results.PARQUET"))
     table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
     assert table.to_pylist() == expected(results)
-    kinds = ["string", "int64", "int64", "bool", *["int64"] * 4, "string", "int64"]
+    kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double"]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
-    assert [field.name for field in table.schema if field.nullable] == ["predicted"]
+    assert [field.name for field in table.schema if field.nullable] == ["predicted", "confidence"]
 
 
 @pytest.mark.parametrize("name", ["results.csv", "results.parquet"])

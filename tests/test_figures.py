@@ -16,13 +16,17 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image as Pillow
 
-from parsimon.attacks import ATTACKS
+from parsimon.attacks import ATTACKS, PGD, Square
+from parsimon.checks import Prepared
+from parsimon.engine import Tally
 from parsimon.errors import InputError, MissingExtraError
 from parsimon.protocol import Outcome
 from parsimon.report import figures
 from parsimon.report.figures import COLUMN, PAGE, Setting
 from parsimon.report.style import marks
+from parsimon.result import Comparison, Result
 from parsimon.statistics import band, curve, mean_band
+from parsimon.threat import Threat
 
 BUDGET = 2000
 
@@ -151,6 +155,50 @@ def test_curves_are_the_statistics(log: bool) -> None:
     assert white_box.get_label() == "PGD (white box)"
     assert np.asarray(white_box.get_ydata()) == pytest.approx([93, 93])
     assert white_box.is_dashed()
+
+
+def compared(**rates: float) -> Comparison:
+    """Attacks by their names that fooled so much of 40 images; PGD is the white box."""
+    images, labels = np.zeros((40, 1, 1, 1), np.float32), np.zeros(40, np.intp)
+    prepared = Prepared(labels, labels == 0, 2, np.ones(40))
+    return Comparison(
+        {
+            name: Result(
+                PGD() if name == "PGD" else Square(),
+                Threat(0.1),
+                int(1000 * rate),
+                images,
+                labels,
+                prepared,
+                tuple(
+                    Outcome(index, index < 40 * rate, 5 + index, "success" if index < 40 * rate else "budget")
+                    for index in range(40)
+                ),
+                Tally(),
+            )
+            for name, rate in rates.items()
+        }
+    )
+
+
+def test_curves_of_a_comparison_are_those_of_its_attacks() -> None:
+    comparison = compared(Square=0.5, PGD=0.9, NES=0.5)
+    entries = {name: comparison.results[name].outcomes for name in ("Square", "NES")}
+    shown, expected = figures.comparison_curves({"run": comparison}), figures.success_curves(entries, 500, {"PGD": 0.9})
+    for line, other in zip(shown.axes[0].lines, expected.axes[0].lines, strict=True):
+        assert np.array_equal(np.asarray(line.get_xydata()), np.asarray(other.get_xydata()))
+        assert line.get_label() == other.get_label()
+
+
+def test_curves_of_several_comparisons_name_them_and_end_at_the_smallest_budget() -> None:
+    several = {
+        name: compared(Square=0.5, PGD=rate) for name, rate in zip("abcde", (0.5, 0.6, 0.7, 0.8, 0.9), strict=True)
+    }
+    axes = figures.comparison_curves({**several, "f": compared(Square=0.3)}, log=True, width=PAGE).axes[0]
+    names = [str(line.get_label()) for line in axes.lines]
+    assert names == [*(f"Square, {name}" for name in "abcdef"), *(f"PGD, {name} (white box)" for name in "abcde")]
+    assert axes.get_xlim() == (1, 300)
+    assert [float(np.asarray(line.get_ydata())[0]) for line in axes.lines[6:]] == pytest.approx([50, 60, 70, 80, 90])
 
 
 def test_curves_can_go_without_bands_and_legend() -> None:

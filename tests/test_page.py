@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,23 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from playwright.sync_api import sync_playwright
 
 import parsimon
-from page import made
+from page import chromium, made
 from parsimon.errors import InputError
 from parsimon.protocol import Image
 from parsimon.report import page as page_module
 from parsimon.report.page import write_page
 from parsimon.result import Comparison
-from parsimon.statistics import curve
-from parsimon.summary import wilson_interval
+from parsimon.statistics import curve, wilson_interval
 from small_model import IMAGES, LABELS, linear
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><!-- & {{data}} \u2028 \ud800"
+CLASSES = ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 FACTS = {
     "spec": {"model": "robust", "data": "bundled", "attacks": ("a", "b"), "targeted": False, "loss": None},
     "environment": {"packages": {"numpy": "2.0"}, "command": ["parsimon", "compare", "two words"]},
-    "classes": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
+    "classes": CLASSES,
 }
 
 
@@ -98,12 +99,22 @@ def test_a_large_comparison_stays_below_ten_megabytes_with_all_its_pictures(larg
     assert all(image["original"] for image in images)
 
 
-def test_the_table_is_the_one_that_is_printed(small: Comparison, tmp_path: Path) -> None:
-    shown, table = data_of(written(tmp_path, {"run": small}))["runs"][0]["table"], small.table()
-    assert shown["headers"] == list(table.headers)
-    assert shown["groups"] == [[[{"text": c.text, "best": c.best} for c in row] for row in g] for g in table.groups]
-    assert (shown["title"], shown["notes"]) == (table.title, list(table.notes))
-    assert (shown["markdown"], shown["latex"]) == (table.markdown(), table.latex())
+def test_the_tables_are_those_that_are_printed(small: Comparison, tmp_path: Path) -> None:
+    tables = data_of(written(tmp_path, {"run": small}))["runs"][0]["tables"]
+    assert [shown["heading"] for shown in tables] == ["Results", "Paired"]
+    for shown, table in zip(tables, small.tables(), strict=True):
+        assert shown["headers"] == list(table.headers)
+        assert shown["groups"] == [
+            [[{"text": c.text, "best": c.best, "interval": c.interval and list(c.interval)} for c in row] for row in g]
+            for g in table.groups
+        ]
+        assert (shown["title"], shown["notes"]) == (table.title, list(table.notes))
+        assert (shown["markdown"], shown["latex"]) == (table.markdown(), table.latex())
+
+
+def test_one_attack_alone_has_one_table(small: Comparison, tmp_path: Path) -> None:
+    alone = Comparison({"Square": small.results["Square"]})
+    assert len(data_of(written(tmp_path, {"run": alone}))["runs"][0]["tables"]) == 1
 
 
 def test_curves_rise_where_outcomes_say_with_wilsons_interval(small: Comparison, tmp_path: Path) -> None:
@@ -134,13 +145,15 @@ def test_every_outcome_is_in_the_gallery_with_its_pictures(small: Comparison, tm
         original = IMAGES[image["number"]]
         assert image["label"] == LABELS[image["number"]]
         assert np.abs(pixels(image["original"]) - original).max() < 1e-6  # they are 8-bit images
-        for (state, queries, predicted, *pictures), result in zip(
+        assert image["before"] == pytest.approx(small.results["Square"].prepared.confidence[image["number"]], abs=5e-4)
+        for (state, queries, predicted, confidence, *pictures), result in zip(
             image["attacks"], small.results.values(), strict=True
         ):
             outcome = result.outcomes[image["number"]]
             states.add(state)
             assert (state, queries) == ("fooled" if outcome.success else "withstood", outcome.queries)
             assert predicted == outcome.predicted
+            assert confidence == (outcome.confidence and pytest.approx(outcome.confidence, abs=5e-4))
             assert bool(pictures) == outcome.success
             if pictures:
                 adversarial = result.draw(outcome)
@@ -167,7 +180,7 @@ def test_pictures_stop_where_the_file_would_grow_too_large(
     assert pictured == sorted(pictured, reverse=True)
     assert 0 < sum(pictured) < len(IMAGES)
     endings = [ending for image in runs[1]["gallery"]["images"] for ending in image["attacks"]]
-    assert all(len(ending) == 3 for ending in endings)  # listed all the same
+    assert all(len(ending) == 4 for ending in endings)  # listed all the same
 
 
 @pytest.mark.parametrize("shape", [(1, 9, 5), (2, 6, 6), (4, 6, 6)])
@@ -227,17 +240,17 @@ def test_nothing_to_show_and_facts_of_nothing_are_refused(small: Comparison, tmp
         written(tmp_path, {"run": small}, facts={"other": FACTS})
 
 
-# In a browser. Playwright is large and brings its own driver, so that it is not among the packages tests need.
+# In a browser. It is no Python package, and so the one thing that may be missing; but not in CI.
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium here: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    path = chromium()
+    if path is None:
+        do_without = pytest.fail if os.environ.get("CI") else pytest.skip
+        do_without("there is no Chromium here; on Debian: apt-get install chromium")
+    with sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched
         launched.close()
 
@@ -291,23 +304,33 @@ def reader(browser: Any, report: Path) -> Iterator[Reader]:
     opened.close()
 
 
-def test_the_page_shows_the_table(reader: Reader) -> None:
-    table = made(40).table()
+def test_the_page_shows_the_tables(reader: Reader) -> None:
+    tables = made(40).tables()
     assert reader.page.title() == "a run \N{EN DASH} parsimon report"
-    assert reader.texts("thead th") == list(table.headers)
-    rows = [row for group in table.groups for row in group]
-    assert reader.texts("tbody th, tbody td") == [cell.text for row in rows for cell in row]
-    assert reader.texts("tbody strong") == [cell.text for row in rows for cell in row if cell.best]
+    assert reader.texts(".results h3") == ["Results", "Paired"]
+    assert reader.texts("thead th") == [header for table in tables for header in table.headers]
+    shown = [cell for table in tables for group in table.groups for row in group for cell in row]
+    assert reader.texts("tbody .value") == [cell.text for cell in shown]
+    assert reader.texts("tbody strong") == [cell.text for cell in shown if cell.best]
+    assert reader.texts("tbody .interval") == [" to ".join(cell.interval) for cell in shown if cell.interval]
+    assert reader.texts("tbody td")[0] == "{} {} to {}".format(shown[1].text, *(shown[1].interval or ()))
     assert reader.texts("tbody.white-box th") == ["PGD"]
-    assert reader.texts(".notes li") == list(table.notes)
+    assert reader.texts(".notes li") == [note for table in tables for note in table.notes]
     assert "model" in reader.texts(".facts dt")
 
 
+def test_an_interval_stands_below_its_number(reader: Reader) -> None:
+    below = "cell => cell.querySelector('.interval').getBoundingClientRect().top >= "
+    below += "cell.querySelector('.value').getBoundingClientRect().bottom - 1"
+    assert reader.page.locator("td:has(.interval)").first.evaluate(below)
+
+
 @pytest.mark.parametrize("form", ["markdown", "latex"])
-def test_the_table_is_copied(reader: Reader, form: str) -> None:
-    reader.page.locator(f"[data-copy={form}]").click()
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_table_is_copied(reader: Reader, form: str, number: int) -> None:
+    reader.page.locator(f"[data-copy={form}]").nth(number).click()
     reader.page.locator(".status:has-text('Copied')").wait_for()
-    assert reader.page.evaluate("navigator.clipboard.readText()") == getattr(made(40).table(), form)()
+    assert reader.page.evaluate("navigator.clipboard.readText()") == getattr(made(40).tables()[number], form)()
 
 
 def test_the_gallery_is_sorted_filtered_and_shown_bit_by_bit(reader: Reader) -> None:
@@ -332,7 +355,22 @@ def test_the_gallery_is_sorted_filtered_and_shown_bit_by_bit(reader: Reader) -> 
         )
     )
     reader.choose(**{"class": "cat"})
-    assert set(reader.texts(".classes")) <= {"cat"}
+    assert {text.split()[0] for text in reader.texts(".classes")} <= {"cat"}
+
+
+def test_classes_are_shown_with_the_models_confidence_in_them(reader: Reader) -> None:
+    result = made(40).results["Square"]
+    reader.choose(sort="image number", attack="Square")
+    reader.page.locator(".more").click()
+    shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".classes")]
+    expected = []
+    for each in result.outcomes:
+        seen = [(result.labels[each.index], result.prepared.confidence[each.index])]
+        seen += [(each.predicted, each.confidence)] * each.success
+        said = [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
+        expected.append(" \N{RIGHTWARDS ARROW} ".join(said))
+    assert shown == expected
+    assert len({len(text.split()) for text in shown}) == 2  # some were fooled, some not
 
 
 def test_pictures_are_decoded(reader: Reader) -> None:
@@ -381,7 +419,7 @@ def test_curves_are_read_by_keyboard_and_by_pointer(reader: Reader) -> None:
 
 def test_the_tab_key_reaches_every_control_and_shows_where_it_is(reader: Reader) -> None:
     reached = []
-    for _ in range(18):
+    for _ in range(20):
         reader.page.keyboard.press("Tab")
         reached.append(
             reader.page.evaluate(
@@ -394,9 +432,27 @@ def test_the_tab_key_reaches_every_control_and_shows_where_it_is(reader: Reader)
         assert reader.page.evaluate(shown), reached[-1]
         if reached[-1] == "more":
             break
-    assert reached[:4] == ["skip", "Copy as Markdown", "Copy as LaTeX", "scale"]
-    assert [name.split("\N{NO-BREAK SPACE}")[0][:3] for name in reached[4:7]] == ["Par", "Squ", "PGD"]
-    assert reached[7:] == ["plot", "attack", "class", "state", "sort", "direction", "more"]
+    assert reached[:6] == ["skip", *["Copy as Markdown", "Copy as LaTeX"] * 2, "scale"]
+    assert [name.split("\N{NO-BREAK SPACE}")[0][:3] for name in reached[6:9]] == ["Par", "Squ", "PGD"]
+    assert reached[9:] == ["plot", "attack", "class", "state", "sort", "direction", "more"]
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 840, 1024])
+def test_no_width_needs_horizontal_scrolling(browser: Any, tmp_path: Path, width: int) -> None:
+    """Nor do numbers of six digits."""
+    many = made(40)
+    results = {
+        name: replace(
+            result,
+            budget=900_000,
+            outcomes=tuple(replace(each, queries=each.queries + 800_000) for each in result.outcomes),
+        )
+        for name, result in many.results.items()
+    }
+    path = written(tmp_path, {"a run": Comparison(results, "Square")})
+    reader = Reader(browser, path, viewport={"width": width, "height": 740})
+    assert reader.fits()
+    reader.close()
 
 
 def test_a_phone_needs_no_horizontal_scrolling(browser: Any, report: Path) -> None:
@@ -428,7 +484,9 @@ def test_hostile_names_are_shown_as_text(browser: Any, small: Comparison, tmp_pa
     reader = Reader(browser, written(tmp_path, comparisons, facts=facts), viewport={"width": 360, "height": 740})
     assert reader.texts(".name") == [HOSTILE]
     assert reader.texts(".facts dt") == [HOSTILE, HOSTILE]
-    assert reader.texts("tbody th") == list(comparisons[HOSTILE].results)
+    names = list(comparisons[HOSTILE].results)
+    assert reader.texts("tbody th") == [*names, *names[1:]]
+    assert reader.texts(".results caption")[1].startswith(f"{names[0]} against the others")
     assert reader.page.title() != "owned"
     assert reader.page.locator("img:not([src^='data:'])").count() == 0
     assert reader.fits()

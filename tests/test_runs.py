@@ -1,17 +1,17 @@
-"""Stored runs: killed at any moment, resumed in the middle of an image, and never two at once."""
+"""Stored runs: one process at a time, of one spec and one model; what cannot be used is refused in a sentence."""
 
 from __future__ import annotations
 
 import json
-import random
+import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +23,18 @@ from parsimon.errors import StoreError
 from parsimon.spec import Spec
 from parsimon.store import Store
 
-# A model that writes down what it is shown, so that a question that is asked again can be seen.
 MODEL = """
-import hashlib, os, time
 import numpy as np
 
 def build():
     weights = np.random.default_rng(0).normal(size=(3, 192))
 
     def model(images):
-        time.sleep(0.002)
-        with open("shown.txt", "a") as shown:
-            shown.writelines(hashlib.sha1(image.tobytes()).hexdigest() + "\\n" for image in images)
         rows = images.reshape(len(images), 1, -1).astype(np.float64)
         return (np.sin(5 * rows) * weights).sum(axis=-1)
 
     return model
 """
-CLEAN = 12 + 8  # images that each start classifies: all, and a batch once more to see that answers repeat
 ATTACKS = ("parsimonious", "bandits", "nes,samples=10", "square")
 
 
@@ -68,63 +62,6 @@ def finish(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out
-
-
-def lines(path: Path) -> int:
-    return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def stored(path: Path) -> list[Any]:
-    with sqlite3.connect(path / "run.sqlite") as database:
-        rows = database.execute("SELECT * FROM outcomes ORDER BY attack, image").fetchall()
-        assert database.execute("SELECT COUNT(*) FROM journal").fetchone() == (0,)
-    return rows
-
-
-def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one_and_asks_nothing_twice(folder: Path) -> None:
-    whole = finish(start(folder, "run", "spec.toml", "--in-flight", "5", "--out", "whole"))
-    undisturbed = lines(folder / "shown.txt")
-    (folder / "shown.txt").unlink()
-    moments = random.Random(3)
-    kills = 0
-    arguments = ["run", "spec.toml", "--in-flight", "5", "--out", "killed"]
-    while True:
-        before = lines(folder / "shown.txt")
-        process = start(folder, *arguments)
-        # Importing is not what is to be killed, nor is classifying the clean images.
-        while process.poll() is None and lines(folder / "shown.txt") <= before + CLEAN:
-            time.sleep(0.005)
-        arguments = ["resume", "killed", "--in-flight", "5"]
-        try:
-            process.wait(moments.random() * 0.15)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills += 1
-            continue
-        resumed = finish(process)
-        break
-    assert kills >= 3  # usually a dozen
-    assert resumed.replace("killed", "whole") == whole
-    assert stored(folder / "killed") == stored(folder / "whole")
-    for name in ("results.csv", "table.md", "table.tex", "examples.png"):
-        assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()
-    again = lines(folder / "shown.txt") - undisturbed
-    assert again <= kills * (CLEAN + 8)  # a kill loses at most the batch in work
-
-
-def test_an_interrupted_run_can_be_resumed(folder: Path) -> None:
-    process = start(folder, "run", "spec.toml", "--out", "out")
-    while not (folder / "out" / "run.sqlite").exists():
-        time.sleep(0.01)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "parsimon resume out" in out
-    finish(start(folder, "resume", "out"))
-    finish(start(folder, "run", "spec.toml", "--out", "whole"))
-    assert stored(folder / "out") == stored(folder / "whole")
 
 
 def test_two_processes_on_one_run_are_refused(folder: Path) -> None:
@@ -158,6 +95,10 @@ def test_a_run_is_read_without_its_model(here: Path) -> None:
     assert str(read) == str(ran)
     for name, result in ran.results.items():
         assert read.results[name].outcomes == result.outcomes
+        confidences = [outcome.confidence for outcome in result.outcomes]
+        assert [outcome.confidence for outcome in read.results[name].outcomes] == confidences
+        assert [confidence is not None for confidence in confidences] == result.success.tolist()
+        assert np.array_equal(read.results[name].prepared.confidence, result.prepared.confidence)
         assert np.array_equal(read.results[name].adversarial, result.adversarial)
 
 
@@ -188,20 +129,41 @@ def test_a_changed_model_is_refused(here: Path) -> None:
         runs.resume(here / "out")
 
 
+def told(statement: str) -> Callable[[Path], None]:
+    """What spoils a file by telling SQLite to."""
+
+    def spoil(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute(statement)
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
         (lambda path: path.write_bytes(b"not a database at all, but long enough to look like a file" * 100), "damaged"),
-        (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.commit(), "later parsimon"),
-        (lambda path: sqlite3.connect(path).execute("PRAGMA application_id = 1").connection.commit(), "not of a run"),
-        (lambda path: path.unlink(), "no run.sqlite"),
+        (lambda path: os.truncate(path, path.stat().st_size // 2), "damaged"),
+        (told("UPDATE outcomes SET point = x'00' WHERE success"), "damaged"),
+        (told("PRAGMA user_version = 99"), "later parsimon"),
+        (told("PRAGMA user_version = 1"), "earlier parsimon"),
+        (told("PRAGMA application_id = 1"), "not of a run"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_a_sentence(here: Path, spoil: Any, sentence: str) -> None:
-    runs.run(spec(attacks=("square",)), here / "out")
-    spoil(here / "out" / "run.sqlite")
-    with pytest.raises(StoreError, match=sentence):
-        runs.load(here / "out")
+def test_a_file_that_cannot_be_used_is_a_sentence(here: Path, spoil: Callable[[Path], None], sentence: str) -> None:
+    path = _copy_of_a_run(here) / "run.sqlite"
+    spoil(path)
+    before = path.read_bytes()
+    for use in (runs.load, runs.resume):
+        with pytest.raises(StoreError, match=sentence):
+            use(here / "copy")
+    assert path.read_bytes() == before
+
+
+def test_a_missing_file_is_a_sentence(here: Path) -> None:
+    (_copy_of_a_run(here) / "run.sqlite").unlink()
+    with pytest.raises(StoreError, match=r"no run\.sqlite"):
+        runs.load(here / "copy")
 
 
 def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
@@ -235,3 +197,39 @@ def test_a_page_is_written_about_runs(here: Path) -> None:
     assert "data.npz" in text
     with_two = finish(start(here, "report", "out", "out", "--out", "both.html"))
     assert with_two.strip() == "both.html"
+
+
+def test_curves_are_drawn_of_runs(here: Path) -> None:
+    for name in ("one", "two", "two/one"):
+        runs.run(spec(attacks=("square",)), here / name)
+    assert finish(start(here, "plot", "one")).strip() == "one/curves.pdf"
+    assert (here / "one" / "curves.pdf").read_bytes().startswith(b"%PDF")
+    for names in (("one", "two"), ("one", "two/one")):
+        process = start(here, "plot", *names, "--log", "--width", "page", "--out", "both.svg")
+        assert finish(process).strip() == "both.svg"
+        assert 'width="486pt"' in (here / "both.svg").read_text()
+    process = start(here, "plot", "one", "--out", "curves.bmp")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "a figure is saved as .pdf, .svg, .png; got 'curves.bmp'" in err
+
+
+def test_curves_of_an_unfinished_run_are_drawn_with_a_note(here: Path) -> None:
+    copy = _copy_of_a_run(here)
+    with sqlite3.connect(copy / "run.sqlite") as database:
+        database.execute("DELETE FROM outcomes WHERE image < 5")
+    process = start(here, "plot", "copy")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.strip()) == (0, "copy/curves.pdf")
+    assert err == "note: copy has 5 unfinished images, drawn as not fooled\n"
+
+
+def test_a_run_of_an_earlier_format_is_left_as_it_is_and_says_what_to_do(here: Path) -> None:
+    path = _copy_of_a_run(here) / "run.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1")
+    before = path.read_bytes()
+    for use in (runs.load, runs.resume):
+        with pytest.raises(StoreError, match=r"format 1; this one knows 2.*parsimon run .*spec\.toml --out ANOTHER"):
+            use(here / "copy")
+    assert path.read_bytes() == before

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsimon.protocol import Ended, Outcome
-from parsimon.summary import mean_where_both, summarise, wilson_interval
+from parsimon.statistics import wilson_interval
+from parsimon.summary import summarise, where_fooled
 
 property_test = settings(max_examples=200, deadline=None, database=None)
 
@@ -141,6 +142,24 @@ def test_what_is_not_charged_outside_or_with_gradient_is_counted_apart() -> None
     assert (summary.queries, summary.uncharged, summary.outside, summary.gradients) == (12, 110, 5, 5)
 
 
+def test_means_and_medians_of_queries_have_their_bootstrap_interval() -> None:
+    three = [outcome(index, "success", queries) for index, queries in enumerate((10, 40, 13))]
+    summary = summarise([*three, outcome(3, "budget", 500)], 500)
+    # Of the 27 samples of three one in 27, more than 2.5 %, is all tens and one is all forties.
+    assert summary.mean_interval == summary.median_interval == (10, 40)
+    many = [outcome(index, "success", 1 + index) for index in range(400)]
+    low, high = summarise(many, 500).mean_interval or (0, 0)
+    spread = 1.96 * math.sqrt((400**2 - 1) / 12 / 400)  # of the mean of 1 .. 400
+    assert (low, high) == pytest.approx((200.5 - spread, 200.5 + spread), abs=1)
+    assert summarise(many, 500).mean_interval == summarise(many, 500).mean_interval
+
+
+@pytest.mark.parametrize("successes", [0, 1])
+def test_fewer_than_two_successes_have_no_interval(successes: int) -> None:
+    summary = summarise([outcome(0, "budget", 9), *[outcome(1, "success", 5)] * successes], 9)
+    assert (summary.mean_interval, summary.median_interval) == (None, None)
+
+
 def test_a_mean_where_both_succeed_leaves_out_what_either_failed_at() -> None:
     reference = [
         outcome(0, "success", 900),
@@ -149,6 +168,6 @@ def test_a_mean_where_both_succeed_leaves_out_what_either_failed_at() -> None:
         outcome(3, "success", 4),
     ]
     other = [outcome(0, "success", 10), outcome(1, "budget", 50), outcome(2, "success", 20), outcome(3, "success", 30)]
-    assert mean_where_both(other, reference) == 20
-    assert mean_where_both(reference, reference) == pytest.approx(905 / 3)
-    assert mean_where_both(other, [outcome(0, "budget", 3)]) is None
+    assert summarise(where_fooled(reference, other), 900).mean == 20
+    assert summarise(where_fooled(reference, reference), 900).mean == pytest.approx(905 / 3)
+    assert summarise(where_fooled([outcome(0, "budget", 3)], other), 900).mean is None

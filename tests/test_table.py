@@ -1,4 +1,4 @@
-"""The results table in its three formats: what it says, over what, and that a paper can take it as it is."""
+"""The tables in their three formats: what they say, over what, and that a paper can take them as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from parsimon import Threat
 from parsimon.protocol import Ended, Outcome
-from parsimon.report.table import Entry, Table, comparison_table
+from parsimon.report.comparison import Entry, comparison_table, paired_table
+from parsimon.report.table import Table
+from parsimon.statistics import newcombe_interval, paired
 
 THREAT = Threat(8 / 255)
 
@@ -46,11 +48,29 @@ def cells(text: str) -> list[list[str]]:
 
 def test_every_number_is_where_its_header_says() -> None:
     header, quick, slow, nes, pgd = cells(table(*THREE, relative_to="NES").markdown())
-    assert header == ["attack", "success (95 %)", "mean", "median", "on NES's", "mean of all"]
-    assert quick == ["Quick", "**75.0% (30.1 to 95.4)**", "**23.3**", "**20.0**", "**10.0**", "**42.5**"]
-    assert slow == ["Slow", "**75.0% (30.1 to 95.4)**", "46.7", "50.0", "30.0", "60.0"]
+    assert header == ["attack", "success", "mean", "median", "on NES's", "mean of all"]
+    # Of three successes one sample in 27, more than 2.5 %, is three times the least, and one three times the most. Of
+    # four, 5 samples of 256 have a mean below 1.5, and 15 one of at most that; 13 have a median of 1.
+    mean, middle = "**23.3** (10.0 to 40.0)", "**20.0** (10.0 to 40.0)"
+    assert quick == ["Quick", "**75.0%** (30.1 to 95.4)", mean, middle, "**10.0**", "**42.5**"]
+    mean, middle = "46.7 (30.0 to 60.0)", "50.0 (30.0 to 60.0)"
+    assert slow == ["Slow", "**75.0%** (30.1 to 95.4)", mean, middle, "30.0", "60.0"]
     assert nes == ["NES", "25.0% (4.6 to 69.9)", "90.0", "90.0", "90.0", "97.5"]
-    assert pgd == ["PGD", "100.0% (51.0 to 100.0)", "2.5", "2.5", "1.0", "-"]
+    assert pgd == ["PGD", "100.0% (51.0 to 100.0)", "2.5 (1.5 to 3.5)", "2.5 (1.0 to 4.0)", "1.0", "-"]
+
+
+def test_a_terminal_shows_each_interval_below_its_number() -> None:
+    lines = str(table(*THREE, relative_to="NES")).splitlines()
+    row = next(number for number, line in enumerate(lines) if line.startswith("Slow"))
+    assert lines[row].split() == ["Slow", "75.0%", "46.7", "50.0", "30.0", "60.0"]
+    assert lines[row + 1].split() == ["30.1-95.4", "30.0-60.0", "30.0-60.0"]
+    for number, interval in (("75.0%", "30.1-95.4"), ("46.7", "30.0-60.0")):
+        assert lines[row].index(number) + len(number) == lines[row + 1].index(interval) + len(interval)
+
+
+def test_the_mean_over_a_references_successes_has_an_interval_over_them() -> None:
+    both = table(entry("A", 10, 40, 13, 1, 1, 1), entry("B", 1, 1, 1, None, None, None), relative_to="B")
+    assert cells(both.markdown())[1][4] == "21.0 (10.0 to 40.0)"
 
 
 def test_the_white_box_line_comes_last_and_is_never_the_best() -> None:
@@ -64,7 +84,7 @@ def test_nothing_is_the_best_of_one() -> None:
 
 
 def test_without_a_reference_there_is_no_column_for_it() -> None:
-    assert cells(table(*THREE).markdown())[0] == ["attack", "success (95 %)", "mean", "median", "mean of all"]
+    assert cells(table(*THREE).markdown())[0] == ["attack", "success", "mean", "median", "mean of all"]
 
 
 def test_notes_say_what_numbers_are_over_and_what_they_leave_out() -> None:
@@ -77,6 +97,7 @@ def test_notes_say_what_numbers_are_over_and_what_they_leave_out() -> None:
     assert "Evaluations with gradient: PGD 20." in notes
     assert "Queries charged: Quick 170, Slow 240, NES 390, PGD 10." in notes
     assert "Loss: cross-entropy." in notes
+    assert "Intervals: 95 %; Wilson's for success, percentile bootstrap for queries." in notes
 
 
 def test_losses_that_differ_are_named() -> None:
@@ -98,19 +119,40 @@ def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
     assert "Unfinished" not in whole
     assert ">= 33.3%" in cut
     assert "Unfinished images, counted as not fooled so far: A 2." in cut
+    assert "Paired" not in cut
+
+
+def test_attacks_that_cannot_be_paired_yet_say_so() -> None:
+    unfinished = Entry("B", outcomes(9, None, ended="interrupted"), 100, "margin")
+    left_out = "Paired comparison: left out until every image is finished."
+    assert left_out in table(entry("A", 9, None), unfinished).notes
+    assert left_out not in table(entry("A", 9, None), entry("B", 9, 9)).notes
+    assert left_out not in table(entry("A", 9, None, white_box=True), unfinished).notes
 
 
 def test_a_table_of_large_numbers_fits_80_columns_and_hides_no_digit() -> None:
-    ends = [123_456] * 9_999
+    ends = [123_456] * 999
     large = [
-        Entry(name, [*outcomes(*ends), Outcome(9_999, False, 1_000_000, "budget")], 1_000_000, "margin")
+        Entry(name, [*outcomes(*ends), Outcome(999, False, 1_000_000, "budget")], 1_000_000, "margin")
         for name in ("Parsimonious", "RandomCorners")
     ]
     text = str(table(*large, relative_to="Parsimonious"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    for number in ("Parsimonious", "100.0%", "123,456 ", "123,544", "1,000,000", "10,000 images"):
+    for number in ("99.9%", "123,456 ", "123,456-123,456 ", "124,333", "1,000,000", "1,000 images"):
         assert number in text
+    names = re.sub(r"(?m) .*\n(\w+) .*", r"\1", text)  # folded, if they must be
+    assert "Parsimonious" in names
+    assert "RandomCorners" in names
+
+
+@pytest.mark.parametrize("budget", [100, 9_999, 99_999])
+def test_names_of_attacks_are_not_folded_where_numbers_leave_room(budget: int) -> None:
+    names = ["Parsimonious", "SignHunter", "RandomCorners"]
+    several = [Entry(name, outcomes(budget - 1, budget, budget - 5, None), budget, "margin") for name in names]
+    lines = str(table(*several, relative_to=names[0])).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in names)
 
 
 def test_a_long_name_is_folded_not_cut() -> None:
@@ -137,11 +179,12 @@ def test_latex_is_a_tabular_of_booktabs() -> None:
     assert (lines[1], lines[-2], lines[-1]) == (r"\toprule", r"\bottomrule", r"\end{tabular}")
     assert lines.count(r"\midrule") == 2  # under the header, and above the white-box line
     rows = [line for line in lines if line.endswith(r"\\")]
-    assert len(rows) == 6
+    assert len(rows) == 1 + 2 * 5  # the header, and each attack with its intervals below
     assert all(len(re.findall(r"(?<!\\)&", row)) == 5 for row in rows)
     assert r"NES\_2 \& 5\%" in text
     assert not re.search(r"(?<!\\)%", "\n".join(lines))  # would hide the rest of its line
-    assert r"\textbf{100.0\% (51.0 to 100.0)}" in text
+    assert r"\textbf{100.0\%}" in text
+    assert r"{\scriptsize 51.0--100.0}" in text
     for opened, closed in zip_longest(re.findall("{", text), re.findall("}", text)):
         assert (opened, closed) == ("{", "}")
 
@@ -151,3 +194,57 @@ def test_the_title_says_the_threat(targeted: bool) -> None:
     made = comparison_table(Threat(0.05, targeted), [THREE[0]], None, 1.0)
     goal = "targeted" if targeted else "untargeted"
     assert made.title == f"eps 12.75/255, {goal}, 4 images, at most 100 queries an image"
+
+
+# --- paired -----------------------------------------------------------------------------------------------------------
+
+
+def against(*others: Entry, subject: Entry = THREE[0]) -> Table:
+    pairs = {other.name: paired(subject.outcomes, other.outcomes, 100) for other in others}
+    return paired_table(subject.name, pairs)
+
+
+def test_every_number_of_a_pair_is_where_its_header_says() -> None:
+    header, slow, nes = cells(against(*THREE[1:3]).markdown())
+    assert header == ["against", "both", "only it", "only other", "difference", "McNemar p", "ratio", "Wilcoxon p"]
+    low, high = newcombe_interval(2, 1, 1, 0)
+    # Both fooled the first image, after 10 and 30 queries, and the last, after 40 and 60: of four samples, one is the
+    # first image twice and one the last. Both differences are negative, as in 1 case of 4 of either sign.
+    assert slow == [
+        *("Slow", "2", "1", "1", f"+0.0 ({100 * low:+.1f} to {100 * high:+.1f})"),
+        *("1.000", "0.56 (0.33 to 0.67)", "0.500"),
+    ]
+    low, high = newcombe_interval(1, 2, 0, 1)
+    assert nes == [
+        *("NES", "1", "2", "0", f"+50.0 ({100 * low:+.1f} to {100 * high:+.1f})"),
+        *("0.500", "0.11", "1.000"),
+    ]
+
+
+def test_what_cannot_be_said_of_a_pair_is_a_dash() -> None:
+    nothing = cells(against(entry("B", None, None, 9, None)).markdown())[1]
+    assert nothing[1:4] == ["0", "3", "1"]
+    assert nothing[6:] == ["-", "-"]
+
+
+def test_a_pair_in_a_terminal_fits_80_columns() -> None:
+    many = [entry(name, *[90] * 200, *[None] * 800) for name in ("RandomCorners", "SignHunter")]
+    subject = entry("Parsimonious", *[3] * 999, None)
+    text = str(against(*many, subject=subject))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert re.search(r"RandomCorners +200 +799 +0 +\+79\.9 +<0\.001 +0\.033 +<0\.001", text)
+    low, high = newcombe_interval(200, 799, 0, 1)
+    assert re.search(rf"\n +\{100 * low:+.1f} to \{100 * high:+.1f} +0\.033-0\.033\n", text)
+    assert set(text) - {"─"} <= set(map(chr, range(128)))
+
+
+def test_signs_of_a_pair_are_mathematical_in_latex() -> None:
+    text = against(entry("B", 1, 1, 1, None)).latex()
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    low, high = newcombe_interval(2, 1, 1, 0)
+    assert len(lines) == 3
+    assert "$+$0.0" in lines[1]
+    assert rf"{{\scriptsize $-${-100 * low:.1f} to $+${100 * high:.1f}}}" in lines[2]
+    assert "$<$0.001" in against(entry("B", *[None] * 40), subject=entry("A", *[1] * 40)).latex()
+    assert r"$\geq$ 33.3\%" in table(Entry("A", outcomes(9, None, None, ended="interrupted"), 100, "margin")).latex()

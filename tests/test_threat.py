@@ -109,3 +109,16 @@ def test_a_radius_between_two_levels_is_rounded_down() -> None:
 def test_a_radius_outside_the_unit_interval_is_refused(eps: float) -> None:
     with pytest.raises(InputError, match=r"eps must lie above 0 and at most 1.*eps=8/255"):
         Threat(eps)
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+def test_confidence_is_torchs_probability_of_the_predicted_class(targeted: bool) -> None:
+    logits, _ = logits_and_goals(3)
+    probabilities = torch.tensor(logits, dtype=torch.float64).softmax(1).numpy()
+    for threat, scores in (
+        (Threat(0.1, targeted), logits),
+        (Threat(0.1, targeted, scores="probabilities"), probabilities),
+    ):
+        assert np.allclose(threat.confidence(scores), probabilities.max(axis=1), rtol=0, atol=5.1e-7)
+    extreme = np.array([[1e4, -1e4], [-1e4, -1e4], [np.inf, 0], [-np.inf, 3]])
+    assert Threat(0.1).confidence(extreme).tolist() == [1, 0.5, 1, 1]

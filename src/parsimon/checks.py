@@ -30,6 +30,7 @@ class Prepared:
     predicted: NDArray[np.intp]
     correct: NDArray[np.bool_]
     classes: int
+    confidence: NDArray[np.float64]  # its probability of the predicted class
 
     @property
     def accuracy(self) -> float:
@@ -40,7 +41,7 @@ def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threa
     """Check every image and label and classify the images; raise the first thing that is wrong."""
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1; got {batch_size}")
-    predicted = np.empty(len(images), np.intp)
+    predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
     first: Image | None = None
     for start in range(0, len(images), batch_size):
         batch = []
@@ -61,6 +62,7 @@ def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threa
             check_determinism(oracle, pixels, scores, batch_size)
         check_classes(labels[start : start + len(batch)], scores.shape[1], "labels", start)
         predicted[start : start + len(batch)] = scores.argmax(axis=1)
+        confidence[start : start + len(batch)] = threat.confidence(scores)
     correct = predicted == labels
     if not correct.any():
         raise InputError(
@@ -68,7 +70,7 @@ def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threa
             "Check that labels belong to images, that classes are numbered as the model numbers them, and "
             "that the model expects images in [0, 1] (one that wants them normalised must do so itself)."
         )
-    return Prepared(predicted, correct, scores.shape[1])
+    return Prepared(predicted, correct, scores.shape[1], confidence)
 
 
 def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> NDArray[Any]:

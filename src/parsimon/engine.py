@@ -94,7 +94,13 @@ class _Flight:
         self.told.clear()
         return None if self.wanted else "budget"
 
-    def outcome(self, ended: Ended, predicted: int | None = None, point: Point | None = None) -> Outcome:
+    def outcome(
+        self,
+        ended: Ended,
+        predicted: int | None = None,
+        point: Point | None = None,
+        confidence: float | None = None,
+    ) -> Outcome:
         return Outcome(
             self.index,
             ended == "success",
@@ -105,12 +111,14 @@ class _Flight:
             self.gradients,
             predicted,
             point,
+            confidence,
         )
 
 
 class _Evaluated(NamedTuple):
     """What the model and the threat say of a batch's rows."""
 
+    scores: NDArray[Any]
     losses: NDArray[np.float64]
     wins: NDArray[np.bool_]
     predicted: NDArray[np.intp]
@@ -154,7 +162,7 @@ class Engine:
         if attack.white_box and not isinstance(oracle, GradientOracle):
             raise ModelError(
                 f"{type(attack).__name__} is a white-box attack and needs gradients, which this model does not tell: "
-                "pass a torch module, or the name of a bundled network"
+                "pass a torch module, or an ONNX file by its path or its name in the zoo"
             )
         self.tally = Tally()
         self.threat = threat
@@ -245,7 +253,8 @@ class Engine:
                 yield flight, told, self._answer(flight, told)
             else:
                 point = flight.ask.points.point(start + first - row)
-                yield flight, told, flight.outcome("success", int(evaluated.predicted[first]), point)
+                (confidence,) = self.threat.confidence(evaluated.scores[first : first + 1])
+                yield flight, told, flight.outcome("success", int(evaluated.predicted[first]), point, float(confidence))
             row = end
 
     def _retell(self, flight: _Flight, told: Told | None) -> Outcome | None:
@@ -301,7 +310,7 @@ class Engine:
         self.tally.rows += rows
         self.tally.padding += shown - rows
         self.tally.calls += 1
-        return _Evaluated(losses, wins, predicted, outside, gradients)
+        return _Evaluated(scores, losses, wins, predicted, outside, gradients)
 
     def _pull_back(self, batch: Any, goals: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""

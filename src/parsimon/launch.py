@@ -156,6 +156,8 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         "predicted": prepared.predicted.tolist(),
         "chosen": chosen,
     }
+    if store.known("confidence") is None:  # not held to: another machine may round its last digits otherwise
+        store.know("confidence", prepared.confidence.tolist())
     for key, value in facts.items():
         store.hold(key, value)
 

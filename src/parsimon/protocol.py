@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -243,3 +243,6 @@ class Outcome:
     gradients: int = 0
     predicted: int | None = None  # the class at the point of success
     point: Point | None = None
+    # The model's probability of that class there. A framework may round its last digits otherwise in a batch of another
+    # shape, and two runs that came to the same are equal all the same.
+    confidence: float | None = field(default=None, compare=False)

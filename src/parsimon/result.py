@@ -14,7 +14,9 @@ from parsimon.checks import ImageSource, Prepared
 from parsimon.engine import Tally
 from parsimon.errors import InputError
 from parsimon.protocol import Attack, Image, Outcome
-from parsimon.report.table import Entry, Table, comparison_table
+from parsimon.report.comparison import Entry, comparison_table, paired_table
+from parsimon.report.table import Table
+from parsimon.statistics import Paired, paired
 from parsimon.summary import Summary, summarise
 from parsimon.threat import Threat
 
@@ -106,5 +108,23 @@ class Comparison:
         ]
         return comparison_table(first.threat, entries, self.relative_to, first.prepared.accuracy)
 
+    def paired(self) -> dict[str, Paired]:
+        """The first attack, a, against each of the others, b, on the same images.
+
+        Those that see gradients are left out. Every image must be finished: resume an interrupted run first.
+        """
+        seen = list(self._black_box.items())
+        return {name: paired(seen[0][1].outcomes, other.outcomes, other.budget) for name, other in seen[1:]}
+
+    def tables(self) -> list[Table]:
+        """The comparison, and its attacks paired where there are several and all have finished."""
+        if len(self._black_box) < 2 or self.unfinished:
+            return [self.table()]
+        return [self.table(), paired_table(next(iter(self._black_box)), self.paired())]
+
+    @property
+    def _black_box(self) -> dict[str, Result]:
+        return {name: result for name, result in self.results.items() if not result.attack.white_box}
+
     def __str__(self) -> str:
-        return str(self.table())
+        return "\n\n".join(map(str, self.tables()))

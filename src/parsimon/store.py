@@ -29,7 +29,7 @@ from parsimon.blocks import Grid
 from parsimon.errors import InputError, StoreError
 from parsimon.protocol import Corner, Outcome, Picture, Point, Told
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION = 0x70617273  # "pars"
 _COMPACT_AFTER = 64 * 2**20  # bytes of journal
 
@@ -38,7 +38,7 @@ CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE outcomes (
     attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
     ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
-    predicted INTEGER, grid TEXT, point BLOB, PRIMARY KEY (attack, image)
+    predicted INTEGER, grid TEXT, point BLOB, confidence REAL, PRIMARY KEY (attack, image)
 ) WITHOUT ROWID;
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL);
 """
@@ -100,7 +100,7 @@ class Store:
         """All that one model call has brought, at once."""
         with self._transaction():
             self._database.executemany(
-                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [_outcome_row(attack, outcome) for outcome in ended],
             )
             if told:
@@ -161,6 +161,12 @@ class Store:
             raise StoreError(
                 f"{self._path} was written by a later parsimon (format {version}; this one knows {_VERSION}): update it"
             )
+        if version < _VERSION:
+            raise StoreError(
+                f"{self._path} was written by an earlier parsimon (format {version}; this one knows {_VERSION}) and is "
+                "left as it is: its results.csv and its tables can still be read. To go on with it, use the version in "
+                f"its environment.json; to have it anew: parsimon run {self._path.parent / 'spec.toml'} --out ANOTHER"
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -219,13 +225,14 @@ def _outcome_row(attack: str, outcome: Outcome) -> tuple[Any, ...]:
     return (
         *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
         *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, point),
+        outcome.confidence,
     )
 
 
 def _outcome(row: tuple[Any, ...], shape: tuple[int, ...]) -> Outcome:
-    _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed = row
+    _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed, confidence = row
     point = _point(grid, packed, shape)
-    return Outcome(index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point)
+    return Outcome(index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point, confidence)
 
 
 def _point_columns(point: Point | None) -> tuple[str | None, bytes | None]:

@@ -85,6 +85,21 @@ class Threat:
             return -away, predicted == goals, predicted
         return away, predicted != goals, predicted
 
+    def confidence(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """For each row the model's probability of the class that it sees.
+
+        To 6 decimals, beyond which scores in single precision say nothing.
+        """
+        if self.scores == "probabilities":
+            highest = np.asarray(scores, np.float64).max(axis=1)
+        else:
+            logits = self._logits(scores)
+            with np.errstate(invalid="ignore"):  # an infinite score, which a margin allows, is as far as itself
+                below = np.nan_to_num(logits - logits.max(axis=1, keepdims=True), nan=0.0)
+            highest = 1 / np.exp(below).sum(axis=1)
+        rounded: NDArray[np.float64] = highest.round(6)
+        return rounded
+
     def slope(self, scores: NDArray[Any], goals: NDArray[np.intp]) -> NDArray[np.float64]:
         """The derivative of each row's loss with respect to its scores."""
         rows = np.arange(len(scores))

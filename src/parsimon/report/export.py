@@ -17,13 +17,15 @@ class _Row(NamedTuple):
     attack: str
     image: int
     label: int
+    clean_confidence: float  # the model's probability of the label, before the attack
     success: bool
     queries: int
     uncharged: int
     outside: int
     gradients: int
     ended: str
-    predicted: int | None  # empty where the model was not fooled
+    predicted: int | None  # empty where the model was not fooled, as is
+    confidence: float | None  # its probability of that class
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
@@ -38,9 +40,9 @@ def write_results(results: Mapping[str, Result], path: str | Path) -> None:
 def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
-            label = int(result.labels[each.index])
+            before = int(result.labels[each.index]), float(result.prepared.confidence[each.index])
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
-            yield _Row(name, each.index, label, each.success, *counts, each.ended, each.predicted)
+            yield _Row(name, each.index, *before, each.success, *counts, each.ended, each.predicted, each.confidence)
 
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
@@ -53,8 +55,10 @@ def _write_csv(results: Mapping[str, Result], path: Path) -> None:
 def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     arrow = require("pyarrow", "parquet")
     kinds = {"attack": arrow.string(), "success": arrow.bool_(), "ended": arrow.string()}
+    kinds |= dict.fromkeys(("clean_confidence", "confidence"), arrow.float64())
+    empty = {"predicted", "confidence"}  # may be
     schema = arrow.schema(
-        [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name == "predicted") for name in _Row._fields]
+        [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in empty) for name in _Row._fields]
     )
     table = arrow.Table.from_pylist([row._asdict() for row in _rows(results)], schema)
     require("pyarrow.parquet", "parquet").write_table(table, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,20 +32,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
+    from parsimon.result import Comparison
+
 __all__ = [
     "COLUMN",
     "PAGE",
     "Setting",
+    "comparison_curves",
     "curve_bands",
     "examples",
     "grid",
     "noise_histogram",
+    "noise_shares",
     "save",
     "sensitivity",
     "sorted_differences",
     "success_curves",
 ]
 
+_WHITE_BOX_DASHES = ((3, 2), (1, 1), (5, 1, 1, 1))
 _RATIO, _LOWEST, _HIGHEST = 0.66, 1.55, 2.7  # height of a plot over its width, and its limits in inches
 
 
@@ -89,12 +95,29 @@ def success_curves(
             low, high = band(found, at, confidence)
             shade = min(0.18, 0.6 / len(entries))  # lighter where many lie upon each other
             axes.fill_between(at, 100 * low, 100 * high, step="post", color=mark.colour, alpha=shade, linewidth=0)
-    for (name, rate), dashes in zip((white_box or {}).items(), ((3, 2), (1, 1), (5, 1, 1, 1)), strict=False):
+    for (name, rate), dashes in zip((white_box or {}).items(), cycle(_WHITE_BOX_DASHES), strict=False):
         axes.axhline(100 * rate, label=f"{name} (white box)", color=INK, linewidth=0.9, linestyle=(0, dashes))
     _success_against_queries(axes, budget, log, width)
     if legend:
         legend_above(figure, axes)
     return figure
+
+
+def comparison_curves(comparisons: Mapping[str, Comparison], *, log: bool = False, width: float = COLUMN) -> Figure:
+    """The success curves of whole comparisons, white-box attacks as dashed lines.
+
+    Of several, each curve says in its label whose it is, and all end at the smallest budget: past its own, an attack
+    was not asked.
+    """
+    named = {
+        f"{attack}, {name}" if len(comparisons) > 1 else attack: result
+        for name, comparison in comparisons.items()
+        for attack, result in comparison.results.items()
+    }
+    entries = {name: result.outcomes for name, result in named.items() if not result.attack.white_box}
+    white_box = {name: result.summary.success_rate for name, result in named.items() if result.attack.white_box}
+    budget = min((result.budget for result in named.values()), default=0)
+    return success_curves(entries, budget, white_box, log=log, width=width)
 
 
 @styled
@@ -145,8 +168,7 @@ def noise_histogram(
         raise InputError(f"perturbations must lie within eps, {eps:g}; got {what}: give both in the same units")
     figure, axes = _plot(width)
     centres = np.linspace(-eps, eps, bars)
-    nearest = np.rint((changes + eps) / (2 * eps) * (bars - 1)).astype(np.intp).clip(0, bars - 1)
-    shares = 100 * np.bincount(nearest, minlength=bars) / changes.size
+    shares = noise_shares(changes, eps, bars)
     drawn = axes.bar(range(bars), shares, width=0.75, color=marks(["Bandits"])["Bandits"].colour)
     narrow = width < 0.3 * bars
     texts = [f"{share:.1f}" for share in shares]
@@ -159,6 +181,15 @@ def noise_histogram(
     axes.set(xlabel="Change in pixel value", ylabel="Share of pixels (%)")
     axes.margins(y=0.35 if narrow else 0.1)
     return figure
+
+
+def noise_shares(changes: NDArray[np.floating], eps: float, bars: int) -> NDArray[np.float64]:
+    """How many of the changes, in percent, are nearest to each of some values from -eps to +eps."""
+    places = (changes.ravel().astype(np.float64) + eps) / (2 * eps) * (bars - 1)
+    # What lies half-way, as changes cut off at black or white often do, must not go by the last bit of a pixel.
+    nearest = np.rint(places.round(3)).astype(np.intp).clip(0, bars - 1)
+    shares: NDArray[np.float64] = 100 * np.bincount(nearest, minlength=bars) / changes.size
+    return shares
 
 
 @styled

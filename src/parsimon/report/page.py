@@ -87,7 +87,8 @@ def _run(name: str, comparison: Comparison, facts: Mapping[str, Any], room: _Roo
     return {
         "name": name,
         "sentence": _sentence(comparison, facts.get("spec", {})),
-        "table": _table(comparison.table()),
+        # Of one attack alone there is no second table.
+        "tables": [_table(*each) for each in zip(("Results", "Paired"), comparison.tables(), strict=False)],
         "curves": _curves(comparison),
         "gallery": _gallery(comparison, facts.get("classes"), room),
         "facts": [
@@ -112,8 +113,9 @@ def _sentence(comparison: Comparison, spec: Mapping[str, Any]) -> str:
     )
 
 
-def _table(table: Table) -> Data:
+def _table(heading: str, table: Table) -> Data:
     return {
+        "heading": heading,
         "title": table.title,
         "headers": list(table.headers),
         "groups": [[[cell._asdict() for cell in row] for row in group] for group in table.groups],
@@ -181,6 +183,7 @@ def _gallery(comparison: Comparison, classes: Sequence[str] | None, room: _Room)
             {
                 "number": index,
                 "label": int(results[0].labels[index]),
+                "before": _digits(results[0].prepared.confidence[index]),
                 "original": pictures[0][0] if pictures else None,
                 "attacks": [
                     None if outcome is None else [*_ending(outcome), *(pictures[1 + number] if pictures else ())]
@@ -196,10 +199,16 @@ def _gallery(comparison: Comparison, classes: Sequence[str] | None, room: _Room)
     }
 
 
-def _ending(outcome: Outcome) -> tuple[str, int, int | None]:
-    """How it ended, after how many queries, and which class the model saw then, if it was fooled."""
+def _ending(outcome: Outcome) -> tuple[str, int, int | None, float | None]:
+    """How it ended, after how many queries, which class the model saw then, if it was fooled, and how confidently."""
     state = "fooled" if outcome.success else "unfinished" if outcome.ended == "interrupted" else "withstood"
-    return state, outcome.queries, outcome.predicted
+    confidence = None if outcome.confidence is None else _digits(outcome.confidence)
+    return state, outcome.queries, outcome.predicted, confidence
+
+
+def _digits(confidence: float) -> float:
+    """As many as are shown."""
+    return round(float(confidence), 3)
 
 
 def _pictures(original: Image, results: Sequence[Result], outcomes: Sequence[Outcome | None]) -> list[tuple[str, ...]]:

@@ -1,34 +1,25 @@
-"""The results table: one attack a row, as text for a terminal, as Markdown, as LaTeX."""
+"""A table as text for a terminal, as Markdown, as LaTeX."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from parsimon.protocol import Outcome
-from parsimon.summary import Summary, mean_where_both, summarise
-from parsimon.threat import Loss, Threat
-
-
-class Entry(NamedTuple):
-    """One attack of a comparison."""
-
-    name: str
-    outcomes: Sequence[Outcome]
-    budget: int
-    loss: Loss
-    white_box: bool = False
+_WIDTH = 80  # characters in a line of a terminal
 
 
 class Cell(NamedTuple):
     text: str
     best: bool = False
+    interval: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,7 @@ class Table:
     notes: Sequence[str]
 
     def rich(self) -> RichTable:
-        """For a terminal; fits 80 columns."""
+        """For a terminal; fits 80 columns, with each interval in a line of its own below its number."""
         table = RichTable(
             title=escape(self.title),
             title_justify="left",
@@ -52,39 +43,43 @@ class Table:
             show_edge=False,
             pad_edge=False,
             padding=(0, 1, 0, 0),
-            min_width=76,  # so that the caption's lines stay whole
+            min_width=_WIDTH - 4,  # so that the caption's lines stay whole
         )
-        for number, header in enumerate(self.headers):
-            # What names an attack is folded if it must be, a number never.
-            widest = max(len(row[number].text) for group in self.groups for row in group)
-            if header.startswith("on "):
-                table.add_column(escape(header), justify="right", width=max(8, widest), overflow="fold")
-            elif number:
-                table.add_column(escape(header), justify="right", no_wrap=True, min_width=max(len(header), widest))
-            else:
-                table.add_column(escape(header), overflow="fold")
+        names, *widths = self._widths()
+        table.add_column(escape(self.headers[0]), overflow="fold", max_width=names)
+        for header, width in zip(self.headers[1:], widths, strict=True):
+            table.add_column(escape(header), justify="right", width=width)
         for group in self.groups:
             for row in group:
-                table.add_row(*(f"[bold]{escape(cell.text)}[/]" if cell.best else escape(cell.text) for cell in row))
+                table.add_row(*map(_markup, row))
             table.add_section()
         return table
 
+    def _widths(self) -> list[int]:
+        """Of the columns in a terminal: a header, and what names an attack, is folded if it must be; a number never."""
+        cells = zip(*(row for group in self.groups for row in group), strict=True)
+        names, *widest = [max(len(line) for cell in column for line in _lines(cell)) for column in cells]
+        for headers in (lambda header: len(header), lambda header: max(map(len, header.split()))):
+            widths = [max(pair) for pair in zip(widest, map(headers, self.headers[1:]), strict=True)]
+            left = _WIDTH - sum(widths) - 2 * len(widths)  # which stand two spaces apart
+            if left >= names:
+                break
+        return [max(left, 1), *widths]
+
     def markdown(self) -> str:
-        rows = [
-            [f"**{cell.text}**" if cell.best else cell.text for cell in row] for group in self.groups for row in group
-        ]
+        rows = [[_markdown(cell) for cell in row] for group in self.groups for row in group]
         widths = [max(len(line[column]) for line in (self.headers, *rows)) for column in range(len(self.headers))]
         rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
         lines = [_aligned(line, widths) for line in (self.headers, rule, *rows)]
         return "\n".join([f"{self.title}:", "", *(f"| {line} |" for line in lines), "", " ".join(self.notes)])
 
     def latex(self) -> str:
-        """A tabular for the package booktabs; title and notes as comments."""
-        groups = [
-            [[rf"\textbf{{{_tex(cell.text)}}}" if cell.best else _tex(cell.text) for cell in row] for row in group]
-            for group in self.groups
-        ]
+        """A tabular for the package booktabs; title and notes as comments.
+
+        Intervals have a row of their own, in small type below their numbers: who has no room for them deletes it.
+        """
         headers = [_tex(header) for header in self.headers]
+        groups = [[line for row in group for line in _tex_rows(row)] for group in self.groups]
         lines = [headers, *(row for group in groups for row in group)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
         body = "\n\\midrule\n".join(
@@ -95,98 +90,48 @@ class Table:
         return f"{comments}\n\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}"
 
     def __str__(self) -> str:
-        console = Console(width=80, color_system=None, force_terminal=False)
+        console = Console(width=_WIDTH, color_system=None, force_terminal=False)
         with console.capture() as capture:
             console.print(self.rich())
         return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
 
 
-def comparison_table(threat: Threat, entries: Sequence[Entry], relative_to: str | None, clean_accuracy: float) -> Table:
-    """Attacks on the same images. Those that see gradients come last, and no other is measured against them."""
-    summaries = {entry.name: summarise(entry.outcomes, entry.budget) for entry in entries}
-    reference = next((entry.outcomes for entry in entries if entry.name == relative_to), None)
-    headers = ["attack", "success (95 %)", "mean", "median", "mean of all"]
-    if reference is not None:
-        headers.insert(4, f"on {relative_to}'s")
-
-    groups = []
-    for white_box in (False, True):
-        group = [entry for entry in entries if entry.white_box == white_box]
-        columns = [
-            [Cell(entry.name) for entry in group],
-            _column([summaries[entry.name] for entry in group], _success, lambda summary: -summary.success_rate),
-            _column([summaries[entry.name].mean for entry in group], _number),
-            _column([summaries[entry.name].median for entry in group], _number),
-            _column([None if white_box else summaries[entry.name].mean_of_all for entry in group], _number),
-        ]
-        if reference is not None:
-            columns.insert(4, _column([mean_where_both(entry.outcomes, reference) for entry in group], _number))
-        if group:
-            groups.append(list(zip(*columns, strict=True)))
-
-    goal = "targeted" if threat.targeted else "untargeted"
-    images, budget = len(entries[0].outcomes), entries[0].budget
-    title = f"eps {threat.eps * 255:.4g}/255, {goal}, {images:,} images, at most {budget:,} queries an image"
-    return Table(title, headers, groups, _notes(entries, summaries, relative_to, reference is not None, clean_accuracy))
+TABLE_FILES = {"markdown": "table.md", "latex": "table.tex"}
 
 
-def _column(
-    values: Sequence[Any], write: Callable[[Any], str], rank: Callable[[Any], float] = lambda value: value
-) -> list[Cell]:
-    """A column's cells; the lowest in rank are the best, where there is anything to compare."""
-    ranks = [rank(value) for value in values if value is not None]
-    best = min(ranks) if len(ranks) > 1 else None
-    return [Cell(write(value), value is not None and rank(value) == best) for value in values]
+def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
+    """Write tables as Markdown and as LaTeX into a folder, all of them into one file each."""
+    for form, name in TABLE_FILES.items():
+        (folder / name).write_text("\n\n".join(getattr(table, form)() for table in tables) + "\n")
+    return [folder / name for name in TABLE_FILES.values()]
 
 
-def _success(summary: Summary) -> str:
-    low, high = summary.interval
-    at_least = ">= " if summary.unfinished else ""
-    return f"{at_least}{summary.success_rate:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+def _span(interval: tuple[str, str], dash: str = "-") -> str:
+    """From low to high, with a dash where it cannot be taken for a minus."""
+    return (" to " if interval[0][0] in "+-" else dash).join(interval)
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+def _lines(cell: Cell) -> list[str]:
+    """As a terminal shows it."""
+    return [cell.text, *([_span(cell.interval)] if cell.interval else [])]
 
 
-def _notes(
-    entries: Sequence[Entry],
-    summaries: dict[str, Summary],
-    relative_to: str | None,
-    is_relative: bool,
-    clean_accuracy: float,
-) -> list[str]:
-    """What the numbers are taken over, and what they leave out."""
-    fooled = {outcome.index for entry in entries for outcome in entry.outcomes if outcome.success}
-    under_attack = clean_accuracy * (1 - len(fooled) / max(1, len(entries[0].outcomes)))
-    together = "all of these attacks together" if len(entries) > 1 else "this attack"
-    notes = [
-        f"Accuracy: {clean_accuracy:.1%} clean, {under_attack:.1%} under {together}.",
-        "Success: of all attacked (correctly classified) images, with its interval.",
-        "Mean and median: queries of the successes.",
-        f"Mean of all: a failure counted at the budget of {entries[0].budget:,}.",
-    ]
-    if is_relative:
-        notes.append(f"On {relative_to}'s: mean queries over the images that {relative_to} fooled too.")
-    losses = sorted({entry.loss for entry in entries})
-    if len(losses) == 1:
-        notes.append(f"Loss: {losses[0]}.")
-    else:
-        named = (f"{loss} ({', '.join(entry.name for entry in entries if entry.loss == loss)})" for loss in losses)
-        notes.append(f"Loss: {'; '.join(named)}.")
-    for what, count in (
-        ("Queries charged", "queries"),
-        ("Evaluations not charged", "uncharged"),
-        ("Evaluations outside the ball", "outside"),
-        ("Evaluations with gradient", "gradients"),
-        ("Unfinished images, counted as not fooled so far", "unfinished"),
-    ):
-        counts = {name: getattr(summary, count) for name, summary in summaries.items()}
-        if any(counts.values()):
-            notes.append(f"{what}: {', '.join(f'{name} {number:,}' for name, number in counts.items() if number)}.")
-    return notes
+def _markup(cell: Cell) -> str:
+    text, *interval = map(escape, _lines(cell))
+    return "\n".join([f"[bold]{text}[/]" if cell.best else text, *(f"[dim]{line}[/]" for line in interval)])
+
+
+def _markdown(cell: Cell) -> str:
+    text = f"**{cell.text}**" if cell.best else cell.text
+    return f"{text} ({' to '.join(cell.interval)})" if cell.interval else text
+
+
+def _tex_rows(row: Sequence[Cell]) -> list[list[str]]:
+    """The numbers of a row, and below them their intervals, if there are any."""
+    rows = [[rf"\textbf{{{_tex(cell.text)}}}" if cell.best else _tex(cell.text) for cell in row]]
+    if any(cell.interval for cell in row):
+        rows.append([rf"{{\scriptsize {_tex(_span(cell.interval, '--'))}}}" if cell.interval else "" for cell in row])
+    return rows
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], between: str = " | ") -> str:
@@ -197,7 +142,17 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], between: str = " | ") 
     return between.join([first, *others])
 
 
+_TEX = {
+    **{character: f"\\{character}" for character in "%&_#${}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
 def _tex(text: str) -> str:
-    for character in "%&_#$":
-        text = text.replace(character, f"\\{character}")
-    return text
+    """Text as LaTeX sets it as it is; a sign before a number becomes a mathematical one."""
+    text = "".join(_TEX.get(character, character) for character in text).replace("$>$=", r"$\geq$")
+    return re.sub(r"(?<![^ ])([+-])(?=\d)", r"$\1$", text)

@@ -8,8 +8,8 @@ function showGallery(section, gallery) {
   const entries = gallery.images.flatMap((image) =>
     image.attacks.flatMap((ending, attack) => {
       if (!ending) return [];
-      const [state, queries, predicted, perturbation, adversarial] = ending;
-      return [{ ...image, attack, state, queries, predicted, perturbation, adversarial }];
+      const [state, queries, predicted, after, perturbation, adversarial] = ending;
+      return [{ ...image, attack, state, queries, predicted, after, perturbation, adversarial }];
     }),
   );
   const cards = section.querySelector(".cards");
@@ -65,7 +65,7 @@ function showGallery(section, gallery) {
   cards.classList.toggle("enlarged", gallery.side < 100);
   const without = gallery.images.filter((image) => !image.original).length;
   section.querySelector(".hint").textContent =
-    "Perturbation: grey is no change, black and white are the most that a pixel may change, in each channel. " +
+    "Beside a class: the model\u2019s confidence in it. Perturbation: grey is no change, black and white are the most that a pixel may change, in each channel. " +
     "An image that withstood sorts behind all that were fooled." +
     (without ? ` To keep the file small, ${whole(without)} of ${whole(gallery.images.length)} have no pictures.` : "");
   choose();
@@ -91,10 +91,14 @@ function cardOf(entry, attack, className) {
   const ending = { withstood: "not fooled", unfinished: "unfinished" }[entry.state];
   if (ending) pictures.append(element("p", { className: "ending" }, ending));
 
-  const classes = element("p", { className: "classes" }, element("span", {}, className(entry.label)));
+  const seen = (tag, number, confidence) => [
+    element(tag, {}, className(number)),
+    ...(confidence === null ? [] : [" ", element("span", { className: "confidence" }, percent(confidence))]),
+  ];
+  const classes = element("p", { className: "classes" }, ...seen("span", entry.label, entry.before));
   if (fooled && entry.predicted !== null) {
     const arrow = element("span", { className: "arrow", role: "img", ariaLabel: "taken for" }, "\u2192");
-    classes.append(" ", arrow, " ", element("strong", {}, className(entry.predicted)));
+    classes.append(" ", arrow, " ", ...seen("strong", entry.predicted, entry.after));
   }
   const queries = `${whole(entry.queries)} ${entry.queries === 1 ? "query" : "queries"}`;
   const about = element("p", { className: "about" }, element("span", { className: "queries" }, queries));

@@ -15,7 +15,10 @@ function element(tag, properties = {}, ...children) {
 const whole = (number) => number.toLocaleString("en");
 const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
 
-function showTable(section, table, whiteBox) {
+function showTable(place, table, whiteBox) {
+  place.append(document.getElementById("table").content.cloneNode(true));
+  const section = place.lastElementChild;
+  section.querySelector("h3").textContent = table.heading;
   const holder = section.querySelector("table");
   holder.caption.textContent = table.title;
   // Roles are said aloud since a narrow screen shows rows as blocks, which browsers then no longer take for rows.
@@ -34,11 +37,11 @@ function showTable(section, table, whiteBox) {
 
 function cellOf(headers) {
   return (cell, column) => {
-    const [value, interval] = cell.text.split(/(?= \()/); // an interval steps back behind its value
-    const text = element(cell.best ? "strong" : "span", {}, column ? value : cell.text);
-    if (column && interval) text.append(element("span", { className: "interval" }, interval));
     const kind = column ? { role: "cell" } : { role: "rowheader", scope: "row" };
-    return element(column ? "td" : "th", { ...kind, "data-header": headers[column] }, text);
+    const made = element(column ? "td" : "th", { ...kind, "data-header": headers[column] });
+    made.append(element(cell.best ? "strong" : "span", { className: "value" }, cell.text));
+    if (cell.interval) made.append(" ", element("span", { className: "interval" }, cell.interval.join(" to ")));
+    return made;
   };
 }
 
@@ -83,7 +86,7 @@ function start() {
     contents.querySelector("ul").append(element("li", {}, element("a", { href: `#${name.id}` }, run.name)));
     main.append(copied); // before the plot is drawn, which asks how wide it is
     const whiteBox = new Set(run.curves.lines.filter((line) => line.white_box).map((line) => line.name));
-    showTable(article.querySelector(".results"), run.table, whiteBox);
+    for (const table of run.tables) showTable(article.querySelector(".tables"), table, whiteBox);
     showPlot(article.querySelector(".curves"), run.curves, number);
     showGallery(article.querySelector(".gallery"), run.gallery);
     showFacts(article.querySelector(".facts"), run.facts);
