@@ -211,8 +211,9 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
 
     options = [
         *["--model", "mine:probabilities", "--data", "levels.npz", "--scores", "probabilities", "--images", "4"],
-        *["--eps", "10/255", "--budget", "77", "--attack", "parsimonious,behaviour=published,block=2", "--targets", "next"],
-        *["--loss", "margin", "--eight-bit", "--seed", "9", "--batch-size", "5", "--in-flight", "2", "--out", "out"],
+        *["--eps", "10/255", "--budget", "77", "--attack", "parsimonious,behaviour=published,block=2"],
+        *["--targets", "next", "--loss", "margin", "--eight-bit", "--seed", "9", "--batch-size", "5"],
+        *["--in-flight", "2", "--out", "out"],
     ]
     ran = run(folder, "run", *options)
     assert (ran.returncode, ran.stderr) == (0, "")

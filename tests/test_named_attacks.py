@@ -34,7 +34,7 @@ NAMES = ["parsimonious", "bandits", "nes", "square", "signhunter", "simba", "ran
         ("square,share=0.3", Square(0.3)),
         ("square:imagenet,share=0.3", Square(0.3)),
         ("parsimonious,noise=256x256,block=32", Parsimonious(block=32, noise=(256, 256))),
-        ("parsimonious:imagenet", Parsimonious(block=32, noise=(256, 256))),
+        ("parsimonious:imagenet", Parsimonious(block=32)),
         ("parsimonious:imagenet,noise=none,block=none", Parsimonious()),
         ("parsimonious,noise=128x64", Parsimonious(noise=(128, 64))),
         ("parsimonious,behaviour=published,delete_zero=false", Parsimonious("published", delete_zero=False)),

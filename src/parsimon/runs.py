@@ -19,7 +19,7 @@ import numpy as np
 
 from parsimon.api import named_rows, row_named
 from parsimon.checks import Prepared
-from parsimon.data import Data, open_data, open_preprocess
+from parsimon.data import Data, open_data_for
 from parsimon.engine import Tally
 from parsimon.errors import InputError, StoreError
 from parsimon.launch import launch
@@ -37,7 +37,7 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
     """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
     if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
-    data = _data(spec)
+    data = data_of(spec)
     rows = named_rows(spec.attacks)
 
     @contextmanager
@@ -92,13 +92,14 @@ def load(folder: Path) -> Comparison:
     """A run's results so far, read without its model; images that have not ended count as interrupted."""
     spec = spec_of(folder)
     rows = named_rows(spec.attacks)
-    images = _data(spec).images
+    images = data_of(spec).images
     with Store(folder) as store:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
             raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
         truth = np.asarray(store.known("labels"), np.intp)
-        prepared = Prepared(np.asarray(predicted, np.intp), np.asarray(predicted) == truth, store.known("classes"))
+        seen = np.asarray(predicted, np.intp)
+        prepared = Prepared(seen, seen == truth, store.known("classes"), np.asarray(store.known("confidence")))
         results = {}
         for name, attack in rows.items():
             ended = store.outcomes(name, np.asarray(images[0]).shape)
@@ -111,8 +112,9 @@ def load(folder: Path) -> Comparison:
     return Comparison(results, row_named(spec.relative_to, rows))
 
 
-def _data(spec: Spec) -> Data:
-    return open_data(spec.data, None if spec.preprocess is None else open_preprocess(spec.preprocess))
+def data_of(spec: Spec) -> Data:
+    """The images that a spec names."""
+    return open_data_for(spec.model, spec.data, spec.preprocess)
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 def classes_of(folder: Path) -> tuple[str, ...] | None:
     """The names of the classes of a run's data, where they are known."""
-    return _data(spec_of(folder)).classes
+    return data_of(spec_of(folder)).classes
 
 
 def environment() -> dict[str, Any]:

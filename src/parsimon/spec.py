@@ -35,7 +35,8 @@ class Spec:
         attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,share=0.3`.
         model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
         data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
-        preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`.
+        preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`; None: as the card of a
+            network of the zoo says, and not at all for other models.
         images: Attack the first so many correctly classified images, or `all`.
         sample: Attack a random sample of them instead; this is its seed.
         eps: Radius of the ball for images in [0, 1], as a number or a fraction.

@@ -52,7 +52,7 @@ class Parsimonious(Attack):
 
     presets: ClassVar = {
         "cifar10": {"block": 4},
-        "imagenet": {"block": 32, "noise": (256, 256)},
+        "imagenet": {"block": 32},  # the noise is then of 256 x 256 for the paper's 299 x 299, and fits others
         "published-cifar10": {"behaviour": "published", "block": 4},
         "published-imagenet": {"behaviour": "published", "block": 32, "noise": (256, 256), "delete_zero": False},
     }
@@ -80,10 +80,10 @@ class Parsimonious(Attack):
     def _paper(self, grid: Grid, rng: np.random.Generator) -> Search:
         """Algorithm 5."""
         known: dict[int, float] = {}  # over all levels: a corner found again on a finer grid is still the same corner
-        members = _nothing(grid)
+        members = nothing(grid)
         while True:
             level = setsearch.remembering(self._level(grid, members, rng), known, grid.words)
-            members, _ = yield from _asking(grid, level)
+            members, _ = yield from asking(grid, level)
             if grid.block == 1:
                 return
             members = grid.split(members)
@@ -115,22 +115,22 @@ class Parsimonious(Attack):
             found = yield from setsearch.lazy_greedy(found, batch, inserting=True, rule=insertion)
             return (yield from setsearch.lazy_greedy(found, batch, inserting=False, rule=deletion))
 
-        members = _nothing(grid)
+        members = nothing(grid)
         while True:
             for batch in setsearch.mini_batches(rng.permutation(grid.count), self.mini_batch):
                 search = mini_batch_search(members, batch)
-                members, _ = yield from _asking(grid, search, adopted_only=True)
+                members, _ = yield from asking(grid, search, adopted_only=True)
             if grid.block > 1:
                 members = grid.split(members)
                 grid = grid.halved()
 
 
-def _nothing(grid: Grid) -> Mask:
+def nothing(grid: Grid) -> Mask:
     """The empty set of blocks: -eps everywhere."""
     return np.zeros(grid.count, np.bool_)
 
 
-def _asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Generator[Ask, Reply, Found]:
+def asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Generator[Ask, Reply, Found]:
     """Ask for a set of blocks as the corner that it stands for; perhaps only an adopted one may end the attack."""
     try:
         family = next(search)

