@@ -223,6 +223,7 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
         for row in planned.paper:
             numbers = [f"{row.success:.1f}%" if row.success else "", *(f"{each:,g}" for each in row[1:] if each)]
             assert all(number in text for number in numbers)
+        assert all(f"| {source} " in text for source in planned.reported)
     assert "\\begin{tabular}" in (done.folder / "table.tex").read_text()
     figures = [file for file in done.folder.iterdir() if file.suffix in (".pdf", ".png")]
     assert len(figures) == 2 * len(done.view.figures)

@@ -164,7 +164,7 @@ def beside(done: Done) -> Table:
     shown = reported or ["success", "mean", "median"]  # of some runs the paper has a picture alone
 
     def row_cells(names: Sequence[str], ours: Mapping[str, list[Cell]], theirs: Sequence[Published]) -> Group:
-        columns = [[Cell(label(name)) for name in names]]
+        columns = [[Cell(name) for name in names]]
         for number in shown:
             columns.append(ours[number])
             if reported:
@@ -176,7 +176,7 @@ def beside(done: Done) -> Table:
         results = dict(_by_kind(comparison, white_box=white_box))
         if results:
             ours = _our_columns(list(results.values()), comparison)
-            groups.append(row_cells(list(results), ours, [paper[name] for name in results]))
+            groups.append(row_cells([label(name) for name in results], ours, [paper[name] for name in results]))
     if planned.reported:
         nothing = dict.fromkeys(shown, [Cell("-")] * len(planned.reported))
         groups.append(row_cells(list(planned.reported), nothing, list(planned.reported.values())))
