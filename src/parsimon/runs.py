@@ -7,8 +7,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -23,7 +23,7 @@ from parsimon.data import Data, open_data_for
 from parsimon.engine import Tally
 from parsimon.errors import InputError, StoreError
 from parsimon.launch import launch
-from parsimon.protocol import Outcome
+from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
 from parsimon.store import Store
@@ -50,8 +50,22 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
             store.hold("fingerprint", data.fingerprint)
             yield store
 
-    results = launch(
-        rows,
+    results = launch_spec(spec, rows, data, in_flight=in_flight, progress=progress, open_store=open_store)
+    return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def launch_spec(
+    spec: Spec,
+    attacks: Mapping[str, Attack],
+    data: Data,
+    *,
+    in_flight: int | None = None,
+    progress: bool | None = None,
+    open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
+) -> dict[str, Result]:
+    """Attacks on the images and the model of a spec, with its settings."""
+    return launch(
+        attacks,
         spec.model,
         data.images,
         data.labels,
@@ -69,7 +83,6 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
         progress=progress,
         open_store=open_store,
     )
-    return Comparison(results, row_named(spec.relative_to, rows))
 
 
 def is_run(folder: Path) -> bool:

@@ -19,9 +19,9 @@ from parsimon.attacks.parsimonious import asking, nothing
 from parsimon.blocks import first_grid
 from parsimon.canvas import render
 from parsimon.data import Data
-from parsimon.launch import launch
 from parsimon.protocol import Attack, Point, Scene, Search
 from parsimon.result import Result
+from parsimon.runs import launch_spec
 from parsimon.spec import Spec
 
 
@@ -103,19 +103,5 @@ class Climbed(NamedTuple):
 def climb(spec: Spec, attacks: Mapping[str, Attack], data: Data, in_flight: int | None) -> dict[str, Climbed]:
     """Each attack on the images of a spec, none stopped by a success."""
     climbs = {name: Climb(attack) for name, attack in attacks.items()}
-    assert isinstance(spec.images, int), "figures say how many images they show"
-    results = launch(
-        climbs,
-        spec.model,
-        data.images,
-        data.labels,
-        spec.radius,
-        budget=spec.budget,
-        scores=spec.scores,
-        at_most=spec.images,
-        sample=spec.sample,
-        seed=spec.seed,
-        batch_size=spec.batch_size,
-        in_flight=in_flight,
-    )
+    results = launch_spec(spec, climbs, data, in_flight=in_flight)
     return {name: Climbed(result, climbs[name].best) for name, result in results.items()}
