@@ -103,7 +103,7 @@ def test_a_run_is_read_without_its_model(here: Path) -> None:
 
 
 def test_a_run_in_work_can_be_read_meanwhile(here: Path) -> None:
-    with Store(_copy_of_a_run(here), write=True):
+    with Store(_copy_of_a_run(here), (), write=True):
         assert runs.load(here / "copy").results["Square"].summary.attacked == 12
 
 
@@ -167,7 +167,7 @@ def test_a_missing_file_is_a_sentence(here: Path) -> None:
 
 
 def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
-    with Store(_copy_of_a_run(here), write=True) as store:
+    with Store(_copy_of_a_run(here), (), write=True) as store:
         database: sqlite3.Connection = store._database
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages}")

@@ -120,7 +120,7 @@ def _attack_all(
     on_step: Callable[[Step], None] | None,
 ) -> dict[int, Outcome]:
     """One attack on the chosen images, from where the store says that it was left off."""
-    ended = {} if store is None else store.outcomes(name, np.asarray(source[chosen[0]]).shape)
+    ended = {} if store is None else store.outcomes(name)
     told = {} if store is None else store.told(name)
     engine.tally = Tally.of(ended.values())
     tasks = (

@@ -43,7 +43,7 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
     @contextmanager
     def open_store() -> Iterator[Store]:
         folder.mkdir(parents=True, exist_ok=True)
-        with Store(folder, write=True) as store:
+        with Store(folder, data.images, write=True) as store:
             if not is_run(folder):
                 (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
                 (folder / _SPEC).write_text(spec.toml())
@@ -106,7 +106,7 @@ def load(folder: Path) -> Comparison:
     spec = spec_of(folder)
     rows = named_rows(spec.attacks)
     images = data_of(spec).images
-    with Store(folder) as store:
+    with Store(folder, images) as store:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
             raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
@@ -115,7 +115,7 @@ def load(folder: Path) -> Comparison:
         prepared = Prepared(seen, seen == truth, store.known("classes"), np.asarray(store.known("confidence")))
         results = {}
         for name, attack in rows.items():
-            ended = store.outcomes(name, np.asarray(images[0]).shape)
+            ended = store.outcomes(name)
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
             targeted = spec.targets is not None
             loss = spec.loss or attack.own_loss(targeted)

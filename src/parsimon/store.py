@@ -3,7 +3,8 @@
 Tables:
 
 - `about`: facts of the run, such as the spec's hash and which images were chosen;
-- `outcomes`: a row for each attack and image, written when the attack on it ends;
+- `outcomes`: a row for each attack and image, written when the attack on it ends. Its point is a bit for each block, or
+  what differs from the original image, bit for bit;
 - `journal`: a row for each model call, with what it told the searches that go on. An image's outcome and the journal
   of the call that ended it are written together, so whenever the process dies, an image is either ended or can be
   resumed from its last reply. The journal of an attack is deleted when the attack is over.
@@ -20,14 +21,16 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from parsimon.blocks import Grid
+from parsimon.checks import ImageSource
 from parsimon.errors import InputError, StoreError
-from parsimon.protocol import Corner, Outcome, Picture, Point, Told
+from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told
 
 _VERSION = 2
 _APPLICATION = 0x70617273  # "pars"
@@ -39,7 +42,7 @@ CREATE TABLE outcomes (
     attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
     ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
     predicted INTEGER, grid TEXT, point BLOB, confidence REAL, PRIMARY KEY (attack, image)
-) WITHOUT ROWID;
+);
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL);
 """
 
@@ -47,8 +50,10 @@ CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB 
 class Store:
     """A run's file, open for one writer at a time; others may read it meanwhile."""
 
-    def __init__(self, folder: Path, *, write: bool = False) -> None:
+    def __init__(self, folder: Path, images: ImageSource, *, write: bool = False) -> None:
+        """`images` are those of the run: what an attack has made of one is stored as what differs from it."""
         self._path = folder / "run.sqlite"
+        self._images = images
         self._lock = _locked(folder) if write else None
         with self._errors():
             new = not self._path.exists()
@@ -101,7 +106,7 @@ class Store:
         with self._transaction():
             self._database.executemany(
                 "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_outcome_row(attack, outcome) for outcome in ended],
+                [self._row(attack, outcome) for outcome in ended],
             )
             if told:
                 packed = _packed(told)
@@ -110,11 +115,11 @@ class Store:
         if self._written > _COMPACT_AFTER:
             self._compact(attack)
 
-    def outcomes(self, attack: str, shape: Sequence[int]) -> dict[int, Outcome]:
+    def outcomes(self, attack: str) -> dict[int, Outcome]:
         """Of the images whose attack has ended."""
         with self._errors():
             rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
-            return {row[1]: _outcome(row, tuple(shape)) for row in rows}
+            return {row[1]: self._outcome(row) for row in rows}
 
     def told(self, attack: str) -> dict[int, Told]:
         """What the searches of images still in work were told."""
@@ -144,6 +149,47 @@ class Store:
             self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
             self._database.execute("INSERT INTO journal (attack, told) VALUES (?, ?)", (attack, _packed(live)))
         self._written = 0
+
+    def _row(self, attack: str, outcome: Outcome) -> tuple[Any, ...]:
+        grid, point = self._point_columns(outcome)
+        return (
+            *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
+            *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, point),
+            outcome.confidence,
+        )
+
+    def _outcome(self, row: tuple[Any, ...]) -> Outcome:
+        _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed, confidence = row
+        point = None if packed is None else self._point(index, grid, packed)
+        return Outcome(
+            index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point, confidence
+        )
+
+    def _point_columns(self, outcome: Outcome) -> tuple[str | None, bytes | None]:
+        """A corner as a bit for each block, with its grid; an image as its difference from the original."""
+        point = outcome.point
+        if point is None:
+            return None, None
+        if isinstance(point, Corner):
+            rows, columns = point.grid.noise
+            return f"{rows} {columns} {point.grid.block}", zlib.compress(point.bits)
+        return None, _difference(point.pixels, self._original(outcome.index))
+
+    def _point(self, index: int, grid: str | None, packed: bytes) -> Point:
+        if grid is None:
+            original = self._original(index)
+            return Picture(original.shape, _added(packed, original))
+        rows, columns, block = map(int, grid.split())
+        return Corner(Grid(self._shape, (rows, columns), block), zlib.decompress(packed))
+
+    @cached_property
+    def _shape(self) -> tuple[int, int, int]:
+        """Of all images: a corner needs no more of its own, which may have to be read from far away."""
+        channels, height, width = self._original(0).shape
+        return channels, height, width
+
+    def _original(self, index: int) -> Image:
+        return np.asarray(self._images[index], np.float32)
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
@@ -220,39 +266,20 @@ def _locked(folder: Path) -> sqlite3.Connection:
     return lock
 
 
-def _outcome_row(attack: str, outcome: Outcome) -> tuple[Any, ...]:
-    grid, point = _point_columns(outcome.point)
-    return (
-        *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
-        *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, point),
-        outcome.confidence,
-    )
+def _difference(pixels: Image, original: Image) -> bytes:
+    """The bits of floats less those of others, which for near floats are small whole numbers.
+
+    The sign goes last, so that what is small begins with zeros, and all first bytes come first, for zlib to see them.
+    """
+    steps = pixels.reshape(-1).view(np.int32) - np.ascontiguousarray(original).reshape(-1).view(np.int32)
+    return zlib.compress(((steps << 1) ^ (steps >> 31)).view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
-def _outcome(row: tuple[Any, ...], shape: tuple[int, ...]) -> Outcome:
-    _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed, confidence = row
-    point = _point(grid, packed, shape)
-    return Outcome(index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point, confidence)
-
-
-def _point_columns(point: Point | None) -> tuple[str | None, bytes | None]:
-    """A corner as a bit for each block, with its grid; an image as its pixels."""
-    if point is None:
-        return None, None
-    if isinstance(point, Corner):
-        rows, columns = point.grid.noise
-        return f"{rows} {columns} {point.grid.block}", zlib.compress(point.bits)
-    return None, zlib.compress(point.data)
-
-
-def _point(grid: str | None, packed: bytes | None, shape: tuple[int, ...]) -> Point | None:
-    if packed is None:
-        return None
-    if grid is None:
-        return Picture(shape, zlib.decompress(packed))
-    rows, columns, block = map(int, grid.split())
-    channels, height, width = shape
-    return Corner(Grid((channels, height, width), (rows, columns), block), zlib.decompress(packed))
+def _added(packed: bytes, original: Image) -> bytes:
+    """The other way round; no bit is lost."""
+    coded = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(4, -1).T.copy().view(np.uint32).reshape(-1)
+    steps = (coded >> 1).view(np.int32) ^ -(coded & 1).astype(np.int32)
+    return (np.ascontiguousarray(original).reshape(-1).view(np.int32) + steps).tobytes()
 
 
 def _packed(told: Sequence[Told]) -> bytes:
