@@ -10,13 +10,16 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint format bench bench-peers docs clean
+.PHONY: demo test test-slow lint format bench bench-peers docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
 
 test: $(VENV)/.test  ## the tests
 	$(BIN)/python -m pytest -n $(PARALLEL)
+
+test-slow: $(VENV)/.test  ## tests with large downloads
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
@@ -52,7 +55,7 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable ".[onnx,torch]" --group test
+	$(INSTALL) --editable ".[onnx,torch,zoo]" --group test
 	touch $@
 
 # torchattacks pins a version of requests that nothing here needs.

@@ -1,6 +1,6 @@
 """How large the report of three attacks on 500 images is, and how long Chromium takes to open it.
 
-python benchmarks/page.py    (needs chromium, and pip install playwright)
+python benchmarks/page.py    (needs Chromium; on Debian: apt-get install chromium)
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from playwright.sync_api import sync_playwright
 
 from parsimon import zoo
 from parsimon.attacks import PGD, Parsimonious, Square
@@ -31,7 +31,7 @@ def made(count: int) -> Comparison:
     all_images, all_labels = zoo.images()
     images, labels = all_images[:count], all_labels[:count].astype(np.intp)
     threat = Threat(8 / 255)
-    prepared = Prepared(labels, np.ones(count, np.bool_), 10)
+    prepared = Prepared(labels, np.ones(count, np.bool_), 10, np.random.default_rng(9).uniform(0.3, 1, count).round(6))
     results: dict[str, Result] = {}
     for attack in (Parsimonious(), Square(), PGD()):
         random = np.random.default_rng(len(results))
@@ -50,7 +50,13 @@ def _outcome(
         return Outcome(index, False, BUDGET, "budget")
     queries = int(np.exp(random.uniform(0, np.log(BUDGET))))
     return Outcome(
-        index, True, queries, "success", predicted=(label + 3) % 10, point=_point(image, attack, threat, random)
+        index,
+        True,
+        queries,
+        "success",
+        predicted=(label + 3) % 10,
+        point=_point(image, attack, threat, random),
+        confidence=round(random.uniform(0.2, 1), 6),
     )
 
 
@@ -67,14 +73,19 @@ def _point(image: Image, attack: Attack, threat: Threat, random: np.random.Gener
     return Picture(image.shape, pixels.astype(np.float32).tobytes())
 
 
+def chromium() -> str | None:
+    """The browser, by whatever name it is installed."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
 def main() -> None:
     path = Path(tempfile.mkdtemp()) / "report.html"
     comparison = made(500)
     began = time.perf_counter()
     write_page({"made": comparison}, path)
     print(f"written in {time.perf_counter() - began:.1f} s: {path.stat().st_size / 1e6:.2f} MB")
-    with import_module("playwright.sync_api").sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         for _ in range(3):
             page = browser.new_page()
             began = time.perf_counter()

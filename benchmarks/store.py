@@ -1,12 +1,14 @@
 """What storing a run costs: the share of wall time that goes into the run file, and its size at the end.
 
-    python benchmarks/store.py
+    python benchmarks/store.py                     on 256 of the bundled images, on the network that withstands longer
+    python benchmarks/store.py cifar10:FOLDER      on all images of a data set, on the network that is fooled more often
 
-The time is taken around every call to the store, in the run that it is a part of.
+The time is taken around every call to the store, in the run that it is a part of. The second takes hours.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,14 +19,15 @@ from parsimon.protocol import Outcome, Told
 from parsimon.spec import Spec
 from parsimon.store import Store
 
-IMAGES, BUDGET = 256, 1000
+BUDGET = 1000
 
 
 class Timed(Store):
-    """A store that knows how long it has worked."""
+    """A store that knows how long it has worked, and how large its folder was before it was tidied up."""
 
     seconds = 0.0
     calls = 0
+    largest = 0
 
     def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told]) -> None:
         began = time.perf_counter()
@@ -33,28 +36,42 @@ class Timed(Store):
         Timed.calls += 1
 
     def finish(self, attack: str) -> None:
+        Timed.largest = size_of(self._path.parent)
         began = time.perf_counter()
         super().finish(attack)
         Timed.seconds += time.perf_counter() - began
 
 
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def measure(spec: Spec) -> None:
+    Timed.seconds, Timed.calls = 0.0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        comparison = runs.run(spec, Path(folder) / "run", progress=False)
+        whole = time.perf_counter() - began
+        size = size_of(Path(folder) / "run")
+    (result,) = comparison.results.values()
+    successes = result.summary.successes
+    print(
+        f"{spec.attacks[0]}: {result.summary.attacked:,} images, {successes:,} fooled, "
+        f"{result.tally.queries:,} queries, {whole:.0f} s; storing took {Timed.seconds / whole:.1%} of it, "
+        f"{1e3 * Timed.seconds / Timed.calls:.2f} ms a model call; {Timed.largest / 1e6:,.1f} MB on the way, "
+        f"{size / 1e6:,.2f} MB at the end, {size / successes:,.0f} bytes a success",
+        flush=True,
+    )
+
+
 def main() -> None:
     vars(runs)["Store"] = Timed
-    for attack in ("parsimonious", "square", "nes"):
-        Timed.seconds, Timed.calls = 0.0, 0
-        with tempfile.TemporaryDirectory() as folder:
-            spec = Spec(attacks=(attack,), images=IMAGES, budget=BUDGET)
-            began = time.perf_counter()
-            comparison = runs.run(spec, Path(folder) / "run", progress=False)
-            whole = time.perf_counter() - began
-            size = (Path(folder) / "run" / "run.sqlite").stat().st_size
-        (result,) = comparison.results.values()
-        print(
-            f"{attack}: {IMAGES} images, {result.tally.queries:,} queries, {whole:.0f} s; storing took "
-            f"{Timed.seconds / whole:.1%} of it, {1e3 * Timed.seconds / Timed.calls:.2f} ms a model call; "
-            f"{size / 1024:,.0f} KiB at the end, {size / result.summary.successes:,.0f} bytes a success",
-            flush=True,
-        )
+    if len(sys.argv) == 1:
+        for attack in ("parsimonious", "square", "nes"):
+            measure(Spec(attacks=(attack,), images=256, budget=BUDGET))
+    else:
+        for attack in ("parsimonious", "bandits", "pgd"):
+            measure(Spec(attacks=(attack,), model="standard", data=sys.argv[1], images="all", budget=BUDGET))
 
 
 if __name__ == "__main__":

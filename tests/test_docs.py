@@ -27,7 +27,7 @@ def test_python_blocks_run_one_after_another(page: Path) -> None:
     names: dict[str, Any] = {"model": model, "images": images, "labels": labels, "targets": (labels + 1) % 10}
     for block in blocks(page):
         # The pages speak of users' models and full budgets; here each is small enough for a test.
-        block = block.replace('scores="probabilities"', 'scores="logits"').replace("10_000", "50")
+        block = re.sub(r"budget=[\d_]+", "budget=20", block.replace('scores="probabilities"', 'scores="logits"'))
         exec(compile(block, str(page), "exec"), names)
     if "found" in names:
         assert np.flatnonzero(names["found"].members).tolist() == [0, 2]

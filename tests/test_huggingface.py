@@ -1,9 +1,10 @@
-"""Hugging Face datasets, with the real library where it is installed."""
+"""Hugging Face datasets, with the real library."""
 
 from __future__ import annotations
 
 import pickle
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    datasets = pytest.importorskip("datasets")
+    datasets: Any = import_module("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     datasets.disable_progress_bars()
     return datasets
