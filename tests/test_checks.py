@@ -188,7 +188,7 @@ CASES = [
         InputError,
         ("targets must be one whole number for each of the 6 images", "(7,)"),
     ),
-    Case("an unknown word for targets", lambda: attack(targets="random"), InputError, ("'next'", "got 'random'")),
+    Case("an unknown word for targets", lambda: attack(targets="likely"), InputError, ("'next'", "got 'likely'")),
     # What the model returns.
     Case(
         "one score an image",
