@@ -115,7 +115,7 @@ def _noise(exhibit: Exhibit, done: Sequence[Done]) -> View:
         [Cell(f"{255 * centre:.3g}"), Cell(f"{share:.2f}"), Cell(f"{paper:.2f}")]
         for centre, share, paper in zip(np.linspace(-eps, eps, count), shares, exhibit.bars, strict=True)
     ]
-    notes = [*_conditions(planned, len(found.result.outcomes)), "Each bar covers what is nearest to it."]
+    notes = [*_conditions(planned, len(found.result.outcomes), limited=False), "Each bar covers what is nearest to it."]
     table = Table(f"{planned.title}: share of pixels, in %", ["change", "ours", "paper"], [rows], notes)
     return View([table], {exhibit.name: figures.noise_histogram(noise, eps, bars=count)})
 
@@ -135,9 +135,9 @@ def _differences(exhibit: Exhibit, done: Sequence[Done]) -> View:
     ]
     headers = ["f minus PGD's", "mean", "median", "lowest", "highest", "above PGD", "queries"]
     notes = [
-        *_conditions(planned, len(pgd.losses)),
+        *_conditions(planned, len(pgd.losses), limited=False),
         "Queries: of an image, on average, until the search ends by itself.",
-        "The paper: greedy insertion is comparable to PGD, local search slightly above.",
+        "The paper sees greedy insertion near PGD, and local search slightly above.",
     ]
     table = Table(planned.title, headers, [rows], notes)
     return View([table], {exhibit.name: figures.sorted_differences(*above)})
@@ -213,11 +213,13 @@ def _paper_column(published: Sequence[Published], number: str) -> list[Cell]:
     return column(values, "{:,g}".format)
 
 
-def _conditions(planned: Planned, images: int) -> list[str]:
+def _conditions(planned: Planned, images: int, *, limited: bool = True) -> list[str]:
+    """What was run, here and there; what climbs has no limit but its own end."""
     ours, paper = planned.spec, planned.protocol
+    limits = [f", at most {spec.budget:,} queries" if limited else "" for spec in (ours, paper)]
     return [
-        f"Ours: {ours.model} on {ours.data}, {images:,} images, at most {ours.budget:,} queries.",
-        f"The paper: {planned.network}, {paper.images:,} images, at most {paper.budget:,} queries.",
+        f"Ours: {ours.model} on {ours.data}, {images:,} images{limits[0]}.",
+        f"The paper: {planned.network}, {paper.images:,} images{limits[1]}.",
     ]
 
 
