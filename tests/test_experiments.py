@@ -229,6 +229,10 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
     assert len(figures) == 2 * len(done.view.figures)
     assert bool(figures) == (shown.shows != "table")
     assert all(file.stat().st_size > 4000 for file in figures)
+    for table in done.view.tables:
+        lines = str(table).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert any(line.startswith(("Parsimonious ", "Bandits, ", "NES", "-8 ", "Local search ")) for line in lines)
 
 
 def test_ours_are_the_numbers_of_the_stored_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,21 +189,22 @@ def beside(done: Done) -> Table:
         notes.append("On NES's: mean queries over the images that NES fooled too.")
     if any(_by_kind(comparison, white_box=True)):
         notes.append("Ours ends at a success, PGD too; the paper counts all of its steps.")
-    return Table(planned.title, headers, groups, [*notes, "Intervals: 95 %."])
+    return Table(planned.title, headers, groups, [*notes, "Interval of success: 95 %."])
 
 
 def _our_columns(results: Sequence[Result], comparison: Comparison) -> dict[str, list[Cell]]:
     summaries = [result.summary for result in results]
+    # The intervals of queries are in the run's own table: beside the paper's numbers there is no room for them.
     columns = {
         "success": success_column(summaries),
-        "mean": column([Value(each.mean, each.mean_interval) for each in summaries]),
-        "median": column([Value(each.median, each.median_interval) for each in summaries]),
+        "mean": column([Value(each.mean) for each in summaries]),
+        "median": column([Value(each.median) for each in summaries]),
     }
     reference = comparison.results.get(comparison.relative_to or "")
     if reference is None:  # none was planned, or an interruption left it out
         return {**columns, "on_nes": [Cell("-")] * len(results)}
     shared = [summarise(where_fooled(reference.outcomes, result.outcomes), result.budget) for result in results]
-    return {**columns, "on_nes": column([Value(each.mean, each.mean_interval) for each in shared])}
+    return {**columns, "on_nes": column([Value(each.mean) for each in shared])}
 
 
 def _paper_column(published: Sequence[Published], number: str) -> list[Cell]:
