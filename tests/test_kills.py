@@ -263,6 +263,15 @@ def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one_and_as
     assert sum(calls > 0 for calls in journals) >= 10  # images were left in the middle
 
 
+def test_a_run_killed_while_its_file_is_made_can_be_begun_again(whole: Run) -> None:
+    whole.live()
+    for number, moment in enumerate(("PRAGMA user_version =", "CREATE TABLE journal", "COMMIT;")):
+        other = Run(whole.folder.parent, f"resumed{number}")
+        other.die(Kill(moment, rows=0))
+        other.live()
+        assert other.outcomes == whole.outcomes
+
+
 def test_a_run_interrupted_by_ctrl_c_is_resumed_without_asking_anything_again(whole: Run, other: Run) -> None:
     printed = whole.live()
     assert "parsimon resume resumed" in other.stop(Kill("shown", rows=1500))

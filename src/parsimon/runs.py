@@ -45,8 +45,8 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
         folder.mkdir(parents=True, exist_ok=True)
         with Store(folder, data.images, write=True) as store:
             if not is_run(folder):
-                (folder / _ENVIRONMENT).write_text(json.dumps(environment(), indent=2) + "\n")
-                (folder / _SPEC).write_text(spec.toml())
+                _write(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+                _write(folder / _SPEC, spec.toml())
             store.hold("fingerprint", data.fingerprint)
             yield store
 
@@ -83,6 +83,13 @@ def launch_spec(
         progress=progress,
         open_store=open_store,
     )
+
+
+def _write(path: Path, text: str) -> None:
+    """All or nothing: a spec that a kill cut short would say less, and be that of another run."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
 
 
 def is_run(folder: Path) -> bool:

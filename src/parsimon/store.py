@@ -56,11 +56,10 @@ class Store:
         self._images = images
         self._lock = _locked(folder) if write else None
         with self._errors():
-            new = not self._path.exists()
-            if new and not write:
+            if not write and not self._path.exists():
                 raise StoreError(f"{folder} holds no run: there is no {self._path.name} in it")
             self._database = sqlite3.connect(self._path, isolation_level=None)
-            if new:
+            if write and self._is_empty():
                 self._create()
             self._check()
             if write:
@@ -193,9 +192,15 @@ class Store:
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
+    def _is_empty(self) -> bool:
+        """Whether nothing was ever written: the file is new, or the process that made it was killed before."""
+        (tables,) = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        (application,) = self._database.execute("PRAGMA application_id").fetchone()
+        return not tables and not application
+
     def _create(self) -> None:
         self._database.executescript(
-            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; BEGIN; {_SCHEMA} COMMIT;"
+            f"BEGIN; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA} COMMIT;"
         )
 
     def _check(self) -> None:
