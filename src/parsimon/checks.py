@@ -166,6 +166,15 @@ def check_shape(oracle: Oracle, shape: tuple[int, ...]) -> None:
         raise InputError(f"this model takes images of shape ({wanted}); got {shape}: resize them, channels first")
 
 
+def check_threat(oracle: Oracle, threat: Threat) -> None:
+    """Whether the model can be shown what the threat shows, and tells what its loss needs."""
+    if getattr(oracle, "eight_bit_only", False) and not threat.eight_bit:
+        raise InputError(
+            "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
+            "use 8-bit mode (eight_bit=True, --eight-bit)"
+        )
+
+
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
     """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
     are_probabilities = bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < 1e-3)

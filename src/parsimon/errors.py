@@ -3,6 +3,7 @@
 ParsimonError
   InputError      the caller's images, labels or settings (also a ValueError)
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
+    OutageError   a model behind a network that has not answered for too long; asking later may help
   StoreError      a run's file that cannot be read or written (also an OSError)
   MissingExtraError  an optional package that is not installed (also an ImportError)
 """
@@ -23,6 +24,10 @@ class InputError(ParsimonError, ValueError):
 
 class ModelError(ParsimonError, RuntimeError):
     """A model that cannot be opened, or that answered what no classifier answers."""
+
+
+class OutageError(ModelError):
+    """A model behind a network that did not answer, however often it was asked. A stored run can be resumed."""
 
 
 class StoreError(ParsimonError, OSError):

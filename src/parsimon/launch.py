@@ -19,7 +19,7 @@ from parsimon.data.choice import choose
 from parsimon.engine import Engine, Step, Tally
 from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
-from parsimon.protocol import Attack, Outcome, Task
+from parsimon.protocol import Attack, Oracle, Outcome, RemoteModel, Task, Traffic
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
 from parsimon.spec import Spec
@@ -71,6 +71,8 @@ def launch(
         )
         for name, attack in attacks.items()
     }
+    for engine in engines.values():
+        checks.check_threat(oracle, engine.threat)
 
     source = as_images(images)
     truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
@@ -82,6 +84,7 @@ def launch(
     show = sys.stderr.isatty() if progress is None else progress
 
     outcomes: dict[str, tuple[Outcome, ...]] = {}
+    traffic: dict[str, Traffic | None] = {}
     with open_store() as store:
         if store is not None:
             _hold(store, prepared, truth, chosen)
@@ -89,7 +92,9 @@ def launch(
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             engine = engines[name]
             with _stopping_on_interrupt(engine), progress_line.live(name, len(chosen), show=show) as on_step:
-                ended = _attack_all(engine, name, chosen, source, goals, store, on_step)
+                sent = _traffic_of(oracle, store, name)
+                ended = _attack_all(engine, name, chosen, source, goals, store, sent, on_step)
+                traffic[name] = sent()
             # After Ctrl-C some may not even have been begun.
             outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
             if engine.stopped:
@@ -104,6 +109,7 @@ def launch(
             prepared,
             outcomes[name],
             engines[name].tally,
+            traffic[name],
         )
         for name in attacks
         if name in outcomes
@@ -117,6 +123,7 @@ def _attack_all(
     source: ImageSource,
     goals: NDArray[np.intp],
     store: Store | None,
+    sent: Callable[[], Traffic | None],
     on_step: Callable[[Step], None] | None,
 ) -> dict[int, Outcome]:
     """One attack on the chosen images, from where the store says that it was left off."""
@@ -130,22 +137,42 @@ def _attack_all(
     )
     unsaved: list[Outcome] = []
 
+    def count() -> None:
+        if store is not None and (traffic := sent()) is not None:
+            store.count(name, traffic)
+
     def save(step: Step) -> None:
         if store is not None:
+            count()
             store.save(name, unsaved, step.told)
             unsaved.clear()
         if on_step is not None:
             on_step(step)
 
-    for outcome in engine.run(tasks, save):
-        ended[outcome.index] = outcome
-        if outcome.ended != "interrupted":
-            unsaved.append(outcome)
+    try:
+        for outcome in engine.run(tasks, save):
+            ended[outcome.index] = outcome
+            if outcome.ended != "interrupted":
+                unsaved.append(outcome)
+    finally:
+        count()  # what was sent in vain, too
     if store is not None:
         store.save(name, unsaved, [])
         if not engine.stopped:
             store.finish(name)
     return ended
+
+
+def _traffic_of(oracle: Oracle, store: Store | None, name: str) -> Callable[[], Traffic | None]:
+    """What has gone to a model behind a network for an attack, in earlier parts of its run too; None of other models.
+
+    The checks and the clean images go there as well, before any attack begins; they are not its queries.
+    """
+    if not isinstance(oracle, RemoteModel):
+        return lambda: None
+    before = oracle.traffic
+    earlier = (store and store.traffic(name)) or Traffic()
+    return lambda: earlier + (oracle.traffic - before)
 
 
 def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: list[int]) -> None:

@@ -191,6 +191,34 @@ class Oracle(Protocol):
     def __call__(self, images: Any) -> NDArray[Any]: ...
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What went to a model behind a network for an attack, in images; those that only fill a batch are among them.
+
+    Attributes:
+        attempted: Images sent, each as often as it was sent.
+        answered: Images whose scores came back, each once.
+    """
+
+    attempted: int = 0
+    answered: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.attempted + other.attempted, self.answered + other.answered)
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic(self.attempted - other.attempted, self.answered - other.answered)
+
+
+@runtime_checkable
+class RemoteModel(Oracle, Protocol):
+    """A model behind a network, which counts what is sent to it."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """So far."""
+
+
 Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them
 
 

@@ -13,7 +13,7 @@ from parsimon.canvas import render
 from parsimon.checks import ImageSource, Prepared
 from parsimon.engine import Tally
 from parsimon.errors import InputError
-from parsimon.protocol import Attack, Image, Outcome
+from parsimon.protocol import Attack, Image, Outcome, Traffic
 from parsimon.report.comparison import Entry, comparison_table, paired_table
 from parsimon.report.table import Table
 from parsimon.statistics import Paired, paired
@@ -36,6 +36,7 @@ class Result:
     prepared: Prepared
     outcomes: tuple[Outcome, ...]  # of the attacked images, in order
     tally: Tally
+    traffic: Traffic | None = None  # of a model behind a network
 
     @property
     def attacked(self) -> NDArray[np.bool_]:
@@ -103,7 +104,7 @@ class Comparison:
         """The comparison as a table: as text, as Markdown, as LaTeX."""
         first = next(iter(self.results.values()))
         entries = [
-            Entry(name, result.outcomes, result.budget, result.threat.loss, result.attack.white_box)
+            Entry(name, result.outcomes, result.budget, result.threat.loss, result.attack.white_box, result.traffic)
             for name, result in self.results.items()
         ]
         return comparison_table(first.threat, entries, self.relative_to, first.prepared.accuracy)

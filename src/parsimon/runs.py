@@ -21,7 +21,7 @@ from parsimon.api import named_rows, row_named
 from parsimon.checks import Prepared
 from parsimon.data import Data, open_data_for
 from parsimon.engine import Tally
-from parsimon.errors import InputError, StoreError
+from parsimon.errors import InputError, OutageError, StoreError
 from parsimon.launch import launch
 from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
@@ -30,7 +30,7 @@ from parsimon.store import Store
 from parsimon.threat import Threat
 
 _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
-_PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch")
+_PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch", "tritonclient")
 
 
 def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
@@ -48,7 +48,11 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
                 _write(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
                 _write(folder / _SPEC, spec.toml())
             store.hold("fingerprint", data.fingerprint)
-            yield store
+            try:
+                yield store
+            except OutageError as error:
+                told = f"The run is paused, and all that it was told is saved. Go on with: parsimon resume {folder}"
+                raise OutageError(f"{error}. {told}") from None
 
     results = launch_spec(spec, rows, data, in_flight=in_flight, progress=progress, open_store=open_store)
     return Comparison(results, row_named(spec.relative_to, rows))
@@ -128,7 +132,8 @@ def load(folder: Path) -> Comparison:
             loss = spec.loss or attack.own_loss(targeted)
             threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit)
             tally = Tally.of(ended.values())
-            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
+            traffic = store.traffic(name)
+            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally, traffic)
     return Comparison(results, row_named(spec.relative_to, rows))
 
 

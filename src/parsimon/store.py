@@ -2,7 +2,7 @@
 
 Tables:
 
-- `about`: facts of the run, such as the spec's hash and which images were chosen;
+- `about`: facts of the run, such as which images were chosen, and how much was sent to a model behind a network;
 - `outcomes`: a row for each attack and image, written when the attack on it ends. Its point is a bit for each block, or
   what differs from the original image, bit for bit;
 - `journal`: a row for each model call, with what it told the searches that go on. An image's outcome and the journal
@@ -21,6 +21,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +31,7 @@ import numpy as np
 from parsimon.blocks import Grid
 from parsimon.checks import ImageSource
 from parsimon.errors import InputError, StoreError
-from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told
+from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told, Traffic
 
 _VERSION = 2
 _APPLICATION = 0x70617273  # "pars"
@@ -119,6 +120,15 @@ class Store:
         with self._errors():
             rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
             return {row[1]: self._outcome(row) for row in rows}
+
+    def count(self, attack: str, traffic: Traffic) -> None:
+        """Of a model behind a network: what went there so far. Written before what it brought, which may be lost."""
+        self.know(f"traffic {attack}", asdict(traffic))
+
+    def traffic(self, attack: str) -> Traffic | None:
+        """What went to a model behind a network; None of other models."""
+        known = self.known(f"traffic {attack}")
+        return None if known is None else Traffic(**known)
 
     def told(self, attack: str) -> dict[int, Told]:
         """What the searches of images still in work were told."""

@@ -15,7 +15,9 @@ from parsimon.cli.look import plot, report
 from parsimon.cli.reproduce import reproduce
 from parsimon.cli.run import compare, resume, run
 from parsimon.cli.zoo import command as zoo
-from parsimon.errors import ParsimonError
+from parsimon.errors import OutageError, ParsimonError
+
+TRY_LATER = 75  # a failure that may be over later, as sysexits.h has it
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,4 +42,4 @@ def main() -> None:
         command()
     except ParsimonError as error:
         Console(stderr=True).print(f"[red]error[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(BAD_INPUT)
+        sys.exit(TRY_LATER if isinstance(error, OutageError) else BAD_INPUT)

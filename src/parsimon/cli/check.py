@@ -25,7 +25,7 @@ def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_s
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     opened = open_data_for(model, data, preprocess)
     oracle = as_oracle(model)
-    threat = Threat(1 / 255, scores=scores)
+    threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))
     marks = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
     failed = False
     for finding in checks.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size):

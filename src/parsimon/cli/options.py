@@ -34,7 +34,8 @@ MODEL = click.option(
     "--model",
     default="robust",
     show_default=True,
-    help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, or "
+    help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, "
+    "grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL for one behind an inference server, or "
     "package.module:function, a function without arguments that returns a torch module or a function of numpy images.",
 )
 PREPROCESS = click.option(

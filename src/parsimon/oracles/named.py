@@ -1,4 +1,4 @@
-"""A model by what a person types: a network of the zoo, a file, or a function that builds one."""
+"""A model by what a person types: a network of the zoo, a file, an address, or a function that builds one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,33 @@ from parsimon.errors import InputError, ModelError, first_line
 
 
 def open_model(name: str) -> Any:
-    """The model that is named: `robust`, `resnet-50`, `model.onnx`, or `package.module:function`, which is called."""
+    """The model that is named.
+
+    That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`), or
+    `package.module:function`, which is called.
+    """
     if name in zoo.networks():
         return zoo.path(name)
+    if "://" in name:
+        return _open_address(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
     if Path(name).exists() or Path(name).suffix:
         return Path(name)
     raise InputError(
         f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), one of `parsimon zoo`, the path "
-        "of an ONNX file, or package.module:function for a function that returns the model"
+        "of an ONNX file, grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a "
+        "function that returns the model"
     )
+
+
+def _open_address(name: str) -> Any:
+    from parsimon.oracles.server import SCHEMES, open_server
+
+    scheme = name.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise InputError(f"the address of a model must begin with {', '.join(SCHEMES)} and ://; got {scheme}://")
+    return open_server(name)
 
 
 def _build(module: str, function: str) -> Any:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from parsimon.protocol import Outcome
+from parsimon.protocol import Outcome, Traffic
 from parsimon.report.table import Cell, Table
 from parsimon.statistics import Interval, Paired
 from parsimon.summary import Summary, summarise, where_fooled
@@ -21,6 +21,7 @@ class Entry(NamedTuple):
     budget: int
     loss: Loss
     white_box: bool = False
+    traffic: Traffic | None = None
 
 
 class Value(NamedTuple):
@@ -125,6 +126,10 @@ def _notes(
         counts = {name: getattr(summary, count) for name, summary in summaries.items()}
         if any(counts.values()):
             notes.append(f"{what}: {', '.join(f'{name} {number:,}' for name, number in counts.items() if number)}.")
+    for entry in entries:
+        if entry.traffic is not None:
+            attempted, answered = entry.traffic.attempted, entry.traffic.answered
+            notes.append(f"Images sent to the server: {entry.name} {attempted:,} attempted, {answered:,} answered.")
     several = sum(not entry.white_box for entry in entries) > 1
     if several and any(summary.unfinished for summary in summaries.values()):
         notes.append("Paired comparison: left out until every image is finished.")

@@ -1,0 +1,107 @@
+"""One HTTP exchange, with a deadline for all of it."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from socket import socket as Socket  # noqa: N812  (a class, in spite of its name)
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from parsimon.errors import ModelError, first_line
+from parsimon.oracles.remote import HEADERS, PassingError
+
+_PASSING = {408, 425, 429, 500, 502, 503, 504}  # timeouts and overload, and what may be either
+_QUOTED = 200  # characters of what a server says
+
+
+class Response(NamedTuple):
+    """A server's answer, whose status is 2xx."""
+
+    headers: Mapping[str, str]  # by lower-case names
+    body: bytes
+
+
+class Wire:
+    """Connections that are kept open, one for each thread and server. Certificates are verified."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        self._tls = ssl.create_default_context()
+
+    def exchange(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Response:
+        """The answer to one request; PassingError where it may be another the next time, else ModelError."""
+        parts = urlsplit(url)
+        key = f"{parts.scheme}://{parts.netloc}"
+        open_ones = self._of_thread.__dict__  # taken out while in use, so that a broken one is not met again
+        connection = open_ones.pop(key, None) or self._connect(parts.scheme, parts.netloc)
+        deadline = time.monotonic() + seconds
+        try:
+            connection.timeout = seconds
+            if connection.sock is not None:
+                connection.sock.settimeout(seconds)
+            connection.request(method, parts.path + (f"?{parts.query}" if parts.query else ""), body, dict(headers))
+            socket = connection.sock  # which the connection lets go of where the server says that it will close it
+            response = connection.getresponse()
+            content = _read(response, socket, deadline)
+        except ssl.SSLCertVerificationError as error:
+            connection.close()
+            raise ModelError(
+                f"the certificate of {parts.netloc} cannot be verified ({error.verify_message}); for a private "
+                "authority, set SSL_CERT_FILE to its certificate"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise PassingError(first_line(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        if response.will_close:
+            connection.close()
+        else:
+            open_ones[key] = connection
+        if not 200 <= response.status < 300:
+            raise _refusal(response, content, url)
+        return Response({name.lower(): value for name, value in response.getheaders()}, content)
+
+    def _connect(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
+        if scheme == "https":
+            return http.client.HTTPSConnection(netloc, context=self._tls)
+        return http.client.HTTPConnection(netloc)
+
+
+def _read(response: http.client.HTTPResponse, socket: Socket, deadline: float) -> bytes:
+    """All of the body; a socket's own timeout is one for each piece of it."""
+    pieces = []
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer was not complete in time")
+        socket.settimeout(left)
+        piece = response.read1(1 << 20)
+        if not piece:
+            break
+        pieces.append(piece)
+    if response.length:  # read1 does not say by itself that the connection ended too early
+        raise http.client.IncompleteRead(b"", response.length)
+    response.close()
+    return b"".join(pieces)
+
+
+def _refusal(response: http.client.HTTPResponse, content: bytes, url: str) -> Exception:
+    said = " ".join(content[:_QUOTED].decode("utf-8", "replace").split())
+    what = f"HTTP status {response.status} {response.reason}" + (f", {said}" if said else "")
+    if response.status in _PASSING:
+        wait = response.headers.get("retry-after", "")
+        return PassingError(what, float(wait) if wait.isdecimal() else 0.0)
+    hint = ""
+    if response.status in (401, 403):
+        hint = f". Set the environment variable {HEADERS} to what lets you in, such as `Authorization: Bearer KEY`"
+    elif 300 <= response.status < 400:
+        hint = f". Redirections are not followed; it points to {response.headers.get('location')}"
+    return ModelError(f"{url} refuses: {what}{hint}")
