@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint format bench bench-peers docs clean
+.PHONY: demo test test-slow test-servers lint format bench bench-peers docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -20,6 +20,11 @@ test: $(VENV)/.test  ## the tests
 
 test-slow: $(VENV)/.test  ## tests with large downloads
 	$(BIN)/python -m pytest -m slow
+
+# Each server in an environment of its own, since they pin what they need. SERVERS=mlserver: only that one.
+SERVERS ?= mlserver triton
+test-servers: $(VENV)/.test $(SERVERS:%=$(VENV)/%/.made)  ## tests with real inference servers
+	PARSIMON_SERVERS="$(SERVERS)" $(BIN)/python -m pytest -m servers -n $(PARALLEL)
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
@@ -55,13 +60,20 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable ".[onnx,torch,zoo]" --group test
+	$(INSTALL) --editable ".[onnx,torch,zoo,server]" --group test
 	touch $@
 
 # torchattacks pins a version of requests that nothing here needs.
 $(VENV)/.peers: $(VENV)/.test
 	$(INSTALL) pyautoattack==0.2.0 scipy tqdm
 	$(INSTALL) --no-deps torchattacks==3.5.1
+	touch $@
+
+$(VENV)/mlserver/.made: PACKAGES := mlserver==1.7.1 onnxruntime
+$(VENV)/triton/.made: PACKAGES := nvidia-pytriton==0.7.0 numpy==1.26.4 onnxruntime
+$(VENV)/mlserver/.made $(VENV)/triton/.made: | $(VENV)/.made
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet $(PACKAGES)
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt

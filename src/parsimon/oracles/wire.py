@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import ssl
-import threading
 import time
+import weakref
+from collections import defaultdict
 from collections.abc import Mapping
 from socket import socket as Socket  # noqa: N812  (a class, in spite of its name)
 from typing import NamedTuple
@@ -26,20 +27,23 @@ class Response(NamedTuple):
 
 
 class Wire:
-    """Connections that are kept open, one for each thread and server. Certificates are verified."""
+    """Connections that are kept open between requests, as many as there were at once. Certificates are verified."""
 
     def __init__(self) -> None:
-        self._of_thread = threading.local()
+        self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
         self._tls = ssl.create_default_context()
+        weakref.finalize(self, _close, self._idle)
 
     def exchange(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> Response:
         """The answer to one request; PassingError where it may be another the next time, else ModelError."""
         parts = urlsplit(url)
-        key = f"{parts.scheme}://{parts.netloc}"
-        open_ones = self._of_thread.__dict__  # taken out while in use, so that a broken one is not met again
-        connection = open_ones.pop(key, None) or self._connect(parts.scheme, parts.netloc)
+        idle = self._idle[f"{parts.scheme}://{parts.netloc}"]
+        try:
+            connection = idle.pop()  # atomic, like append: threads share the list
+        except IndexError:
+            connection = self._connect(parts.scheme, parts.netloc)
         deadline = time.monotonic() + seconds
         try:
             connection.timeout = seconds
@@ -64,7 +68,7 @@ class Wire:
         if response.will_close:
             connection.close()
         else:
-            open_ones[key] = connection
+            idle.append(connection)
         if not 200 <= response.status < 300:
             raise _refusal(response, content, url)
         return Response({name.lower(): value for name, value in response.getheaders()}, content)
@@ -73,6 +77,12 @@ class Wire:
         if scheme == "https":
             return http.client.HTTPSConnection(netloc, context=self._tls)
         return http.client.HTTPConnection(netloc)
+
+
+def _close(idle: Mapping[str, list[http.client.HTTPConnection]]) -> None:
+    for connections in idle.values():
+        for connection in connections:
+            connection.close()
 
 
 def _read(response: http.client.HTTPResponse, socket: Socket, deadline: float) -> bytes:
