@@ -138,12 +138,12 @@ class Proxy:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """Each request, in the order of their ends; those that show images have `rows`."""
+        """Each request when it comes, with its `rows` if it shows images; of HTTP, also when its answer is ready."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        return [each for each in self.told if each["rows"]]
+        return [each for each in self.told if each.get("rows")]
 
 
 @contextmanager
@@ -155,14 +155,14 @@ def proxy(kind: str, to: int, folder: Path, *options: str, listen: int | None = 
     with log.open("ab") as file:
         process = subprocess.Popen(command, stdout=file)
     try:
-        wait_until(lambda: _listens(port), f"the proxy on port {port}", process)
+        wait_until(lambda: listens(port), f"the proxy on port {port}", process)
         yield Proxy(port, log)
     finally:
         process.kill()
         process.wait()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -190,7 +190,7 @@ def test_a_model_that_always_returns_nan_is_the_models_failure(
     server: Server, tmp_path: Path, protocol: str, settings: str
 ) -> None:
     with proxy(protocol, getattr(server, protocol), tmp_path, "--share", "1", "--faults", "nan") as between:
-        with pytest.raises(ModelError, match="NaN") as caught:
+        with pytest.raises(ModelError, match=r"5 times what cannot be used.*NaN") as caught:
             attack(server.url(protocol, port=between.port, settings=f"patience=30{settings}"))
         assert not isinstance(caught.value, OutageError)
 
@@ -201,7 +201,7 @@ def test_what_will_be_refused_again_is_asked_once(server: Server, tmp_path: Path
         with pytest.raises(ModelError, match="no-such-model") as caught:
             as_oracle(server.url(protocol, "no-such-model", between.port))
         assert not isinstance(caught.value, OutageError)
-        assert len(between.told) <= 2  # the server, and the model
+        assert sum("rows" in each for each in between.told) <= 2  # about the server, and about the model
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -219,8 +219,8 @@ def test_several_requests_are_in_flight_and_no_more_than_allowed(
     options = ("--share", "1", "--faults", "slow", "--stall", "0.5")
     with proxy("http", server.http, tmp_path, *options) as between:
         opened(server.url("http", port=between.port, settings="batch=4&in_flight=4"))(images)
-        times = [(each["begun"], each["ended"]) for each in between.shown]
-    assert len(times) == 8
+        times = [(each["begun"], each["ended"]) for each in between.told if "ended" in each][-8:]
+        assert len(between.shown) == 8
     at_once = [sum(begun <= moment < ended for begun, ended in times) for moment, _ in times]
     assert 1 < max(at_once) <= 4
 
@@ -376,7 +376,7 @@ def test_ctrl_c_twice_does_not_wait_for_a_server_that_is_gone(server: Server, tm
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
-    process.communicate(timeout=60)  # or else it waits for a quarter of an hour
+    process.communicate(timeout=300)  # or else it waits for a quarter of an hour
     assert process.returncode != 0
 
 

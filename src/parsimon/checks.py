@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from parsimon.engine import scores_of
 from parsimon.errors import InputError, ModelError, ParsimonError
+from parsimon.oracles.partial import check_partial
 from parsimon.protocol import Image, Oracle
 from parsimon.threat import Scores, Threat, to_eight_bit
 
@@ -173,6 +174,9 @@ def check_threat(oracle: Oracle, threat: Threat) -> None:
             "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
             "use 8-bit mode (eight_bit=True, --eight-bit)"
         )
+    top = getattr(oracle, "top", None)
+    if top is not None:
+        check_partial(top, threat)
 
 
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:

@@ -21,7 +21,7 @@ UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_le
 UPSTREAM = grpc.insecure_channel(f"127.0.0.1:{OPTIONS.to}", options=UNLIMITED)
 
 
-class Forwarding(grpc.GenericRpcHandler):
+class Forwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Every method, as the bytes of its messages."""
 
     def service(self, details: Any) -> Any:

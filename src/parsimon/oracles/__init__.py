@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from parsimon.errors import InputError
+from parsimon.oracles.endpoint import HttpOracle, Request
 from parsimon.oracles.function import CallableOracle
 from parsimon.oracles.named import open_model
+from parsimon.oracles.remote import Pace
 from parsimon.protocol import Oracle
 
-__all__ = ["CallableOracle", "as_oracle"]
+__all__ = ["CallableOracle", "HttpOracle", "Pace", "Request", "as_oracle"]
 
 
 def as_oracle(model: Any) -> Oracle:

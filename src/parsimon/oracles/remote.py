@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -28,7 +28,7 @@ from parsimon.protocol import Traffic
 HEADERS = "PARSIMON_HEADERS"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds; each pause is twice the one before
-_ASKED_FOR_NUMBERS = 3  # times; a model that returns NaN so often does so by itself, and the engine says so
+_STRANGE_ANSWERS = 5  # to one request; whoever gives so many means them
 _PATIENCE_AT_FIRST = 5.0  # seconds; an address with a mistake in it should be known soon
 
 Answer = TypeVar("Answer")
@@ -40,6 +40,14 @@ class PassingError(Exception):
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
         self.wait = wait
+
+
+class StrangeAnswer(PassingError):  # noqa: N818  (it is an answer, after all)
+    """An answer that cannot be used: damaged on its way, or else meant."""
+
+
+class MissingModelError(ModelError):
+    """The server has no such model, or has it no more."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +100,23 @@ class RemoteOracle(ABC):
         given_up = threading.Event()
         if requests == 1:
             return self._scores(images, given_up)
-        answers = [self._pool.submit(self._scores, part, given_up) for part in parts]
+        failures: list[BaseException] = []
+
+        def ask(part: NDArray[np.float32]) -> NDArray[Any]:
+            try:
+                return self._scores(part, given_up)
+            except BaseException as error:
+                failures.append(error)
+                given_up.set()
+                raise
+
+        answers = [self._pool.submit(ask, part) for part in parts]
         try:
+            wait(answers, return_when=FIRST_EXCEPTION)
+            if failures:
+                raise failures[0]
             return np.concatenate([answer.result() for answer in answers])
-        finally:
-            # After a failure, nobody waits for the others.
+        finally:  # after a failure, or a second Ctrl-C, nobody waits for the others
             given_up.set()
             for answer in answers:
                 answer.cancel()
@@ -106,15 +126,11 @@ class RemoteOracle(ABC):
         return ThreadPoolExecutor(self._pace.in_flight, thread_name_prefix="parsimon")
 
     def _scores(self, images: NDArray[np.float32], given_up: threading.Event) -> NDArray[Any]:
-        attempts = 0
-
         def ask() -> NDArray[Any]:
-            nonlocal attempts
-            attempts += 1
             self._count(Traffic(attempted=len(images)))
             scores = self._attempt(images)
-            if attempts < _ASKED_FOR_NUMBERS and scores.dtype.kind == "f" and np.isnan(scores).any():
-                raise PassingError("the scores were NaN")
+            if scores.dtype.kind == "f" and np.isnan(scores).any():
+                raise StrangeAnswer("some of the scores are NaN")
             return scores
 
         scores = self._patiently(ask, self._pace.patience, given_up)
@@ -127,11 +143,20 @@ class RemoteOracle(ABC):
 
     def _patiently(self, ask: Callable[[], Answer], patience: float, given_up: threading.Event) -> Answer:
         begun = time.monotonic()
+        strange = 0
         for number in count():
             self._wait_for_turn(given_up)
+            if given_up.is_set():
+                raise OutageError(f"{self._place} is not asked any more")
             try:
                 return ask()
             except PassingError as error:
+                strange += isinstance(error, StrangeAnswer)
+                if strange == _STRANGE_ANSWERS:
+                    raise ModelError(
+                        f"{self._place} has answered {strange} times what cannot be used; the last time: "
+                        f"{self._without_secrets(str(error))}"
+                    ) from None
                 # Only the time it takes is random: clients that failed together do not come back together.
                 pause = random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**number)
                 pause = max(pause, error.wait)
@@ -140,8 +165,7 @@ class RemoteOracle(ABC):
                         f"{self._place} has not answered in {patience:g} seconds, asked {number + 1} times; the last "
                         f"time: {self._without_secrets(str(error))}"
                     ) from None
-                if given_up.wait(pause):
-                    raise OutageError(f"{self._place} is not asked any more") from None
+                given_up.wait(pause)
             except ModelError as error:
                 raise ModelError(self._without_secrets(str(error))) from None
         raise AssertionError("counting does not end")

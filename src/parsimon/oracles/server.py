@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import InputError, ModelError, first_line, require
-from parsimon.oracles.remote import HEADERS, Pace, PassingError, RemoteOracle
+from parsimon.oracles.remote import HEADERS, MissingModelError, Pace, PassingError, RemoteOracle, StrangeAnswer
 from parsimon.oracles.wire import Response, Wire
 
 Layout = Literal["nchw", "nhwc"]
@@ -35,7 +35,7 @@ _TYPES = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64, "UINT8": n
 _CHANNELS = (1, 3)  # by which a layout is told
 # What will be refused the next time too.
 _FINAL = {
-    *("INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"),
+    *("INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"),
     *("FAILED_PRECONDITION", "OUT_OF_RANGE", "ALREADY_EXISTS"),
 }
 
@@ -107,7 +107,10 @@ class ServerOracle(RemoteOracle):
         if self._rows is not None and len(tensor) < self._rows:
             tensor = np.concatenate([tensor, np.repeat(tensor[:1], self._rows - len(tensor), axis=0)])
         tensor = np.ascontiguousarray(tensor, _TYPES[self._input.datatype])
-        scores = self._infer(tensor)
+        try:
+            scores = self._infer(tensor)
+        except MissingModelError as error:  # it was there, so the server is being restarted
+            raise PassingError(str(error)) from error
         if scores.ndim and len(scores) == len(tensor):
             scores = scores[: len(images)]
         return scores
@@ -195,6 +198,8 @@ def _grpc_refusal(error: Any, place: str) -> Exception:
     if "CERTIFICATE_VERIFY_FAILED" in f"{what}{error.debug_details()}":
         what += ". For a private authority, set SSL_CERT_FILE to its certificate"
         status = "UNAUTHENTICATED"
+    if status == "NOT_FOUND":
+        return MissingModelError(f"{place} refuses: {what}")
     return ModelError(f"{place} refuses: {what}") if status in _FINAL else PassingError(what)
 
 
@@ -238,14 +243,14 @@ class RestOracle(ServerOracle):
             answer = client.parse_response_body(response.body, header_length=length and int(length))
             name = self._output or answer.get_response()["outputs"][0]["name"]
         except Exception as error:  # whatever a parser makes of garbage
-            raise PassingError(f"the answer cannot be read: {first_line(error)}") from error
+            raise StrangeAnswer(f"it cannot be read: {first_line(error)}") from error
         return _scores(answer, name)
 
     def _told(self, url: str) -> dict[str, Any]:
         try:
             told = json.loads(self._exchange("GET", url, None, {}).body)
         except ValueError as error:
-            raise PassingError(f"{url} does not answer in JSON: {first_line(error)}") from error
+            raise StrangeAnswer(f"it is not JSON: {first_line(error)}") from error
         if not isinstance(told, dict):
             raise ModelError(f"{url} does not describe a model of the Open Inference Protocol; it answers {told!r:.80}")
         return told
@@ -260,7 +265,7 @@ def _scores(answer: Any, output: str) -> NDArray[Any]:
     except Exception as error:  # whatever a parser makes of garbage
         raise PassingError(f"the answer cannot be read: {first_line(error)}") from error
     if scores is None:
-        raise PassingError(f"the answer has no output {output}")
+        raise StrangeAnswer(f"it has no output {output}")
     return np.asarray(scores)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from parsimon.errors import ModelError, first_line
-from parsimon.oracles.remote import HEADERS, PassingError
+from parsimon.oracles.remote import HEADERS, MissingModelError, PassingError
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}  # timeouts and overload, and what may be either
 _QUOTED = 200  # characters of what a server says
@@ -39,6 +39,7 @@ class Wire:
     ) -> Response:
         """The answer to one request; PassingError where it may be another the next time, else ModelError."""
         parts = urlsplit(url)
+        place = f"{parts.scheme}://{parts.netloc}{parts.path}"  # without the query, which may hold a key
         idle = self._idle[f"{parts.scheme}://{parts.netloc}"]
         try:
             connection = idle.pop()  # atomic, like append: threads share the list
@@ -70,7 +71,7 @@ class Wire:
         else:
             idle.append(connection)
         if not 200 <= response.status < 300:
-            raise _refusal(response, content, url)
+            raise _refusal(response, content, place)
         return Response({name.lower(): value for name, value in response.getheaders()}, content)
 
     def _connect(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
@@ -103,7 +104,7 @@ def _read(response: http.client.HTTPResponse, socket: Socket, deadline: float) -
     return b"".join(pieces)
 
 
-def _refusal(response: http.client.HTTPResponse, content: bytes, url: str) -> Exception:
+def _refusal(response: http.client.HTTPResponse, content: bytes, place: str) -> Exception:
     said = " ".join(content[:_QUOTED].decode("utf-8", "replace").split())
     what = f"HTTP status {response.status} {response.reason}" + (f", {said}" if said else "")
     if response.status in _PASSING:
@@ -114,4 +115,5 @@ def _refusal(response: http.client.HTTPResponse, content: bytes, url: str) -> Ex
         hint = f". Set the environment variable {HEADERS} to what lets you in, such as `Authorization: Bearer KEY`"
     elif 300 <= response.status < 400:
         hint = f". Redirections are not followed; it points to {response.headers.get('location')}"
-    return ModelError(f"{url} refuses: {what}{hint}")
+    missing = response.status == 404 or b"unknown model" in content  # which Triton says with another status
+    return (MissingModelError if missing else ModelError)(f"{place} refuses: {what}{hint}")

@@ -1,0 +1,374 @@
+"""Models behind a network: addresses and settings, endpoints with a format of their own, and answers that are partial.
+
+Everything here goes to a real endpoint, a process of its own; `test_servers` has the inference servers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import parsimon
+from parsimon.errors import InputError, MissingExtraError, ModelError, OutageError
+from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
+from parsimon.oracles.endpoint import as_file
+from parsimon.oracles.partial import completed
+from parsimon.oracles.remote import HEADERS, headers_from_environment
+from parsimon.oracles.server import ServerSettings, _address, _settings
+from parsimon.protocol import Traffic
+from parsimon.threat import Threat
+from running_servers import SCRIPTS, free_port, listens, proxy, wait_until
+from small_model import IMAGES, LABELS, attack, linear, softmax
+
+NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+SECRET = "open sesame"
+EIGHT_BIT = {"eps": 20 / 255, "eight_bit": True}
+TOP = {**EIGHT_BIT, "scores": "probabilities"}
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    port = free_port()
+    process = subprocess.Popen([sys.executable, str(SCRIPTS / "endpoint.py"), str(port)])
+    try:
+        wait_until(lambda: listens(port), "the endpoint", process)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HEADERS, f"X-Key: {SECRET}")
+
+
+Flow = Generator[Request, bytes, Any]
+
+
+def scores_at(port: int) -> Callable[[Any], Flow]:
+    def classify(images: Any) -> Flow:
+        body = yield Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
+        return json.loads(body)["scores"]
+
+    return classify
+
+
+def pictures_at(port: int, top: int) -> Callable[[Any], Flow]:
+    def classify(files: Any) -> Flow:
+        (file,) = files
+        body = yield Request(f"http://127.0.0.1:{port}/picture?top={top}", file, {"content-type": "image/png"})
+        return [{NAMES.index(each["label"]): each["confidence"] for each in json.loads(body)["predictions"]}]
+
+    return classify
+
+
+# --- endpoints with a format of their own ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 4, None])
+def test_an_attack_on_an_endpoint_comes_to_what_it_comes_to_in_process(port: int, batch: int | None) -> None:
+    here, there = attack(), attack(HttpOracle(scores_at(port), Pace(batch=batch)))
+    assert there.outcomes == here.outcomes
+    assert there.traffic == Traffic(there.tally.rows, there.tally.rows)  # no image that nobody asked for
+    assert there.tally.padding == 0
+
+
+def test_faults_on_the_way_change_nothing(port: int, tmp_path: Path) -> None:
+    faults = ("--share", "0.2", "--faults", "reset,half,429,503,500,garbage", "--seed", "1")
+    with proxy("http", port, tmp_path, *faults) as between:
+        oracle = HttpOracle(scores_at(between.port), Pace(batch=2))
+        there = attack(oracle)
+        shown = between.shown
+    assert there.outcomes == attack().outcomes
+    assert len({each["fault"] for each in shown}) > 4
+    assert oracle.traffic.attempted == sum(each["rows"] for each in shown)
+    assert oracle.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
+
+
+def test_a_png_shows_the_image_as_it_is(port: int) -> None:
+    there = attack(HttpOracle(pictures_at(port, 10), files="png", top=10, classes=10), **TOP)
+    assert there.outcomes == attack(softmax, **TOP).outcomes
+
+
+@pytest.mark.parametrize("top", [1, 2, 5])
+def test_a_few_classes_are_enough_to_leave_the_true_one(port: int, top: int) -> None:
+    here = attack(softmax, **TOP, budget=150)
+    there = attack(HttpOracle(pictures_at(port, top), files="png", top=top, classes=10), **TOP, budget=150)
+    assert [(each.index, each.success, each.queries) for each in there.outcomes] == [
+        (each.index, each.success, each.queries) for each in here.outcomes
+    ]
+    assert any(each.success for each in here.outcomes)
+
+
+def test_a_jpeg_is_shown_as_it_is_read_back(port: int) -> None:
+    oracle = HttpOracle(pictures_at(port, 10), files="jpeg", top=10, classes=10)
+    scores = oracle(IMAGES)
+    assert scores.shape == (6, 10)
+    assert np.abs(scores - softmax(IMAGES)).max() > 0  # what JPEG loses is a part of the model
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_files_hold_the_pixels(kind: Any, channels: int) -> None:
+    import io
+
+    from PIL import Image
+
+    image = np.tile(np.linspace(0, 255, 16).round().astype(np.float32) / np.float32(255), (channels, 16, 1))
+    pixels = np.asarray(Image.open(io.BytesIO(as_file(image, kind))), np.float32).reshape(16, 16, channels)
+    np.testing.assert_allclose(pixels.transpose(2, 0, 1) / 255, image, atol=0 if kind == "png" else 0.02, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("top", "settings", "words"),
+    [
+        (5, {"eps": 6 / 255, "scores": "probabilities"}, "8-bit mode"),
+        (5, EIGHT_BIT, "as probabilities: pass scores='probabilities'"),
+        (5, {**TOP, "targets": "next"}, "5 most probable classes.*leave out targets"),
+        (1, {**TOP, "loss": "margin"}, "a margin needs two"),
+        (1, {**TOP, "attack": "square"}, "a margin needs two"),  # its own loss
+    ],
+)
+def test_what_cannot_be_computed_is_refused_before_anything_is_sent(
+    port: int, top: int, settings: dict[str, Any], words: str
+) -> None:
+    oracle = HttpOracle(pictures_at(port, top), files="png", top=top, classes=10)
+    with pytest.raises(InputError, match=words):
+        attack(oracle, **settings)
+    assert oracle.traffic == Traffic()
+
+
+def test_a_model_that_tells_all_classes_may_be_attacked_in_any_way(port: int) -> None:
+    oracle = HttpOracle(pictures_at(port, 10), files="png", top=10, classes=10)
+    there = attack(oracle, **TOP, targets="next", loss="margin")
+    assert there.outcomes == attack(softmax, **TOP, targets="next", loss="margin").outcomes
+
+
+def test_a_refusal_says_what_to_do_and_keeps_the_secret(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HEADERS, "X-Key: swordfish")
+    oracle = HttpOracle(scores_at(port))
+    with pytest.raises(ModelError, match=f"403.*{HEADERS}") as caught:
+        attack(oracle)
+    assert "swordfish" not in str(caught.value)
+    assert "***" in str(caught.value)
+    assert oracle.traffic.attempted <= 4  # what was under way; none of it again
+    assert "swordfish" not in repr(oracle)
+
+
+def test_an_address_with_a_key_in_it_is_not_repeated(port: int) -> None:
+    def classify(_: Any) -> Flow:
+        yield Request(f"http://127.0.0.1:{port}/nowhere?key=swordfish", b"")
+
+    with pytest.raises(ModelError, match="404") as caught:
+        attack(HttpOracle(classify))
+    assert "swordfish" not in str(caught.value)
+
+
+def test_an_answer_that_the_function_does_not_understand_is_asked_for_a_few_times(port: int) -> None:
+    def classify(images: Any) -> Flow:
+        body = yield Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
+        return json.loads(body)["predictions"]
+
+    oracle = HttpOracle(classify, Pace(batch=None))
+    with pytest.raises(ModelError, match=r"5 times what cannot be used.*KeyError: 'predictions'") as caught:
+        attack(oracle)
+    assert not isinstance(caught.value, OutageError)
+    assert oracle.traffic == Traffic(5 * len(IMAGES), 0)
+
+
+def plain(_: Any) -> Any:
+    return [[0.0, 1.0]]
+
+
+def twice(_: Any) -> Flow:
+    yield Request("http://127.0.0.1:1/", b"")
+    yield Request("http://127.0.0.1:1/", b"")
+
+
+def not_a_request(_: Any) -> Any:
+    yield "http://127.0.0.1:1/"
+
+
+def another_scheme(_: Any) -> Flow:
+    yield Request("file:///etc/passwd", b"")
+
+
+@pytest.mark.parametrize("function", [plain, not_a_request, another_scheme])
+def test_a_function_of_another_form_is_told_its_form(function: Any) -> None:
+    with pytest.raises(ModelError, match=f"the endpoint of {function.__name__} must yield a Request"):
+        attack(HttpOracle(function))
+
+
+def test_a_second_request_is_refused(port: int) -> None:
+    def classify(images: Any) -> Flow:
+        request = Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
+        yield request
+        yield request
+
+    with pytest.raises(ModelError, match="one request"):
+        attack(HttpOracle(classify))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"files": "gif"}, {"top": 3}, {"classes": 10}, {"top": 0, "classes": 10}, {"top": 11, "classes": 10}]
+)
+def test_settings_of_an_endpoint_that_make_no_sense_are_refused(settings: Any) -> None:
+    with pytest.raises(InputError):
+        HttpOracle(plain, **settings)
+
+
+def test_nobody_there_is_an_outage_and_says_so() -> None:
+    with pytest.raises(OutageError, match=r"not answered in 0.5 seconds, asked \d+ times.*ConnectionRefusedError"):
+        attack(HttpOracle(twice, Pace(patience=0.5)))
+
+
+def test_a_name_that_builds_an_endpoint_is_a_model_for_the_command(port: int, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import json\nfrom parsimon.oracles import HttpOracle, Request\n\n"
+        "def classify(images):\n"
+        f"    body = yield Request('http://127.0.0.1:{port}/scores', json.dumps(images.tolist()).encode())\n"
+        "    return json.loads(body)['scores']\n\n"
+        "def build():\n    return HttpOracle(classify)\n"
+    )
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    options = ["--model", "mine:build", "--data", "data.npz", "--eps", "0.02", "--budget", "20", "--out", "out"]
+    run = subprocess.run(
+        [sys.executable, "-m", "parsimon", "run", *options], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Images sent to the server: Parsimonious" in run.stdout
+    assert SECRET.encode() not in b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+
+
+# --- partial answers ------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=2, max_size=12),
+    st.integers(1, 12),
+    st.sampled_from(["cross-entropy", "margin"]),
+)
+def test_what_is_told_of_the_top_is_all_that_the_loss_needs(weights: list[float], top: int, loss: Any) -> None:
+    probabilities = np.array(weights) / sum(weights)
+    top = min(top, len(weights))
+    best = np.argsort(-probabilities, kind="stable")[:top]
+    row = completed([{int(each): float(probabilities[each]) for each in best}], len(weights), top)
+    assert row.shape == (1, len(weights))
+    assert row.sum() == pytest.approx(1)
+    assert row.argmax() in np.flatnonzero(probabilities == probabilities.max())
+    if loss == "margin" and top == 1:
+        return
+    threat = Threat(0.1, loss=loss, scores="probabilities")
+    for goal in best:
+        (told,), _, _ = threat.judge(row, np.array([goal]))
+        (known,), _, _ = threat.judge(probabilities[None], np.array([goal]))
+        assert told == pytest.approx(known, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"cat": 0.9, 1: 0.1}, "by their numbers, 0..9; got 'cat'"),
+        ({10: 0.9, 1: 0.1}, "0..9; got 10"),
+        ({1: 0.9}, "at least 2 classes"),
+        ({1: 0.9, 2: 0.8}, "cannot be"),  # each by itself, as of a model with many labels
+        ({1: 0.01, 2: 0.01}, "cannot be"),  # some other class must be more probable
+        ({1: 1.1, 2: -0.1}, "cannot be"),
+    ],
+)
+def test_what_cannot_be_the_top_of_a_distribution_is_refused(answer: Any, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        completed([answer], 10, 2)
+
+
+def test_probabilities_that_were_rounded_are_taken() -> None:
+    row = completed([{3: 0.51, 4: 0.5}], 10, 2)
+    assert row.sum() == pytest.approx(1)
+    assert row.argmax() == 3
+
+
+# --- addresses, settings, headers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "path", "expected"),
+    [
+        ("grpc", "host:9", "/m", (False, "host:9", "m", "", "")),
+        ("grpcs", "host", "/m/3", (True, "host:443", "m", "3", "")),
+        ("grpc", "host", "/m", (False, "host:8001", "m", "", "")),
+        ("http", "host", "/v2/models/m", (False, "host:8000", "m", "", "")),
+        ("https", "host:9", "/a/b/v2/models/m/versions/2/infer", (True, "host:9", "m", "2", "/a/b")),
+    ],
+)
+def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
+    assert _address(scheme, host, path)[1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("grpc://host:1", "grpc://HOST:PORT/MODEL"),
+        ("grpc:///m", "grpc://HOST:PORT/MODEL"),
+        ("http://host/classify", "HttpOracle"),
+        ("ftp://host/m", "begin with grpc, grpcs, http, https"),
+        ("grpc://me:swordfish@host/m", HEADERS),
+        ("grpc://host/m?token=swordfish", "'token'.*not known; known are batch, in_flight, rate, timeout, patience"),
+        ("grpc://host/m?rate=1&rate=2", "given twice"),
+        ("grpc://host/m?batch=many", "batch must be a whole number"),
+        ("grpc://host/m?timeout=soon", "timeout must be a number"),
+        ("grpc://host/m?layout=hwc", "layout must be one of nchw, nhwc"),
+        ("grpc://host/m?fill=perhaps", "fill must be one of true, false"),
+        ("grpc://host/m?in_flight=0", "in_flight must be more than 0"),
+        ("grpc://host/m?patience=-1", "patience must be more than 0"),
+        ("grpc://host/m?timeout=nan", "timeout must be more than 0"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_explained_without_its_secrets(url: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        as_oracle(url)
+    assert "swordfish" not in str(caught.value)
+
+
+def test_settings_are_written_after_a_question_mark() -> None:
+    text = "batch=8&in_flight=2&rate=2.5&timeout=3&patience=9&layout=nhwc&input=x&output=y&fill=false"
+    assert _settings(text) == ServerSettings(8, 2, 2.5, 3, 9, "nhwc", "x", "y", False)
+    assert _settings("") == ServerSettings()
+
+
+@pytest.mark.parametrize("text", ["Bearer swordfish", ": swordfish", "name:", "a name: swordfish", "name: swörd"])
+def test_headers_of_another_form_are_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(HEADERS, text)
+    with pytest.raises(InputError, match=f"{HEADERS} must hold lines") as caught:
+        headers_from_environment()
+    assert "sw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "missing"), [("grpc://h/m", "tritonclient.grpc"), ("http://h/v2/models/m", "tritonclient.http")]
+)
+def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, url: str, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=r"parsimon\[server\]"):
+        as_oracle(url)
+
+
+def test_nobody_at_an_address_is_said_soon() -> None:
+    for url in ("grpc://127.0.0.1:1/m?patience=0.3", "http://127.0.0.1:1/v2/models/m?patience=0.3"):
+        with pytest.raises(OutageError, match=r"127\.0\.0\.1:1/.* has not answered in 0\.3 seconds"):
+            as_oracle(url)
+
+
+def test_other_models_have_no_traffic() -> None:
+    result = parsimon.attack(linear, IMAGES, LABELS, 0.02, budget=5)
+    assert result.traffic is None
+    assert "sent to the server" not in str(result)
