@@ -142,7 +142,7 @@ class RemoteOracle(ABC):
         return self._patiently(ask, min(self._pace.patience, _PATIENCE_AT_FIRST), threading.Event())
 
     def _patiently(self, ask: Callable[[], Answer], patience: float, given_up: threading.Event) -> Answer:
-        begun = time.monotonic()
+        failing_since: float | None = None
         strange = 0
         for number in count():
             self._wait_for_turn(given_up)
@@ -160,10 +160,12 @@ class RemoteOracle(ABC):
                 # Only the time it takes is random: clients that failed together do not come back together.
                 pause = random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**number)
                 pause = max(pause, error.wait)
-                if time.monotonic() + pause - begun > patience:
+                now = time.monotonic()
+                failing_since = failing_since or now
+                if now + pause - failing_since > patience:
                     raise OutageError(
-                        f"{self._place} has not answered in {patience:g} seconds, asked {number + 1} times; the last "
-                        f"time: {self._without_secrets(str(error))}"
+                        f"{self._place} has not answered in {patience:g} seconds; the last of {number + 1} attempts: "
+                        f"{self._without_secrets(str(error))}"
                     ) from None
                 given_up.wait(pause)
             except ModelError as error:
