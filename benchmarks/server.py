@@ -1,8 +1,9 @@
-"""What a server between costs: wall time of a run through it over that of the same run in process, taken in turns.
+"""What a server between costs: the time of a run through it over that of the same run in process, taken in turns.
 
     python benchmarks/server.py [mlserver] [triton]        of those that `make test-servers` has installed
 
-Both use ONNX Runtime with one thread. Then once more through a proxy that spoils every fifth request.
+Both use ONNX Runtime with one thread. Wall time, and processor time of client and server together, which says something
+on a busy machine too. Then once more through a proxy that spoils every fifth request.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -22,18 +24,39 @@ import parsimon
 from parsimon import zoo
 from running_servers import proxy, running
 
-IMAGES, BUDGET, TURNS = 100, 300, 3
+IMAGES, BUDGET, TURNS = 100, 200, 3
 FAULTS = {
     "grpc": "UNAVAILABLE,RESOURCE_EXHAUSTED,INTERNAL,ABORTED,garbage,nan,slow",
     "http": "reset,half,429,503,500,garbage,nan,slow",
 }
 
 
-def timed(model: str) -> tuple[float, parsimon.Result]:
+class Took(NamedTuple):
+    wall: float
+    processor: float
+
+    def over(self, other: Took) -> Took:
+        return Took(self.wall / other.wall, self.processor / other.processor)
+
+
+def timed(model: str, session: int | None = None) -> tuple[Took, parsimon.Result]:
+    """A run, and its time with that of a server's session of processes."""
     images, labels = (array[:IMAGES] for array in zoo.images())
-    began = time.perf_counter()
+    wall, processor = time.perf_counter(), time.process_time() + processor_time(session)
     result = parsimon.attack(model, images, labels, 8 / 255, budget=BUDGET, batch_size=64)
-    return time.perf_counter() - began, result
+    processor = time.process_time() + processor_time(session) - processor
+    return Took(time.perf_counter() - wall, processor), result
+
+
+def processor_time(session: int | None) -> float:
+    """Seconds that the processes of a session have used, as Linux counts."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # one that has ended meanwhile
+            after_name = file.read_text().rpartition(")")[2].split()
+            if int(after_name[3]) == session:
+                ticks += int(after_name[11]) + int(after_name[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def measure(name: str, folder: Path) -> None:
@@ -41,13 +64,14 @@ def measure(name: str, folder: Path) -> None:
         for protocol in ("grpc", "http"):
             if (name, protocol) == ("mlserver", "http"):
                 continue  # text, which takes ten times as long
+            session = server.process.pid if server.process else None
             turns = []
             for _ in range(TURNS):
-                (here, expected), (there, result) = timed("robust"), timed(server.url(protocol))
-                turns.append((here, there))
+                (here, expected), (there, result) = timed("robust"), timed(server.url(protocol), session)
+                turns.append(there.over(here))
                 assert result.outcomes == expected.outcomes
-            ratio = statistics.median(there / here for here, there in turns)
-            tell(name, protocol, f"{result.tally.queries:,} queries, ratio {ratio:.2f}", turns)
+            wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
+            tell(name, protocol, f"{result.tally.queries:,} queries: wall {wall:.2f}, processor {processor:.2f}", turns)
             options = ("--share", "0.2", "--faults", FAULTS[protocol], "--stall", "4")
             with proxy(protocol, getattr(server, protocol), folder, *options) as between:
                 there, result = timed(server.url(protocol, port=between.port, settings="timeout=3"))
@@ -56,7 +80,12 @@ def measure(name: str, folder: Path) -> None:
             assert result.outcomes == expected.outcomes
             assert result.traffic is not None
             assert result.traffic.answered == result.tally.rows + result.tally.padding
-            tell(name, protocol, f"{faults} faults in {requests} requests: the same results, {result.traffic}", there)
+            tell(
+                name,
+                protocol,
+                f"{faults} faults in {requests} requests: the same results, {result.traffic}",
+                f"{there.wall:.0f} s",
+            )
 
 
 def tell(*what: Any) -> None:

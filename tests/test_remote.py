@@ -228,9 +228,7 @@ def test_settings_of_an_endpoint_that_make_no_sense_are_refused(settings: Any) -
 
 
 def test_nobody_there_is_an_outage_and_says_so() -> None:
-    with pytest.raises(
-        OutageError, match=r"in 0.5 seconds; the last of \d+ attempts: ConnectionRefusedError"
-    ):
+    with pytest.raises(OutageError, match=r"in 0.5 seconds; the last of \d+ attempts: ConnectionRefusedError"):
         attack(HttpOracle(twice, Pace(patience=0.5)))
 
 
