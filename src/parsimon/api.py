@@ -30,6 +30,9 @@ class Settings(TypedDict, total=False):
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
         batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
         in_flight: Images attacked at once; it sets the memory that is used.
+        workers: Processes to spread the work over; the model must then be given by its name or path. Results are the
+            same. A script that uses this must start its work under `if __name__ == "__main__":`.
+        ray: The address of a Ray cluster to spread the work over, or `"local"` for one on this machine.
         progress: Show a live line on standard error; by default if that is a terminal.
     """
 
@@ -43,6 +46,8 @@ class Settings(TypedDict, total=False):
     seed: int
     batch_size: int | None
     in_flight: int | None
+    workers: int | None
+    ray: str | None
     progress: bool | None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import chain, islice
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
@@ -51,6 +51,9 @@ class Tally:
         """Where a run stands that has come to these."""
         queries, successes = (sum(getattr(each, what) for each in outcomes) for what in ("queries", "success"))
         return cls(queries, ended=len(outcomes), successes=successes)
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def fill(self) -> float:
@@ -176,14 +179,23 @@ class Engine:
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
         """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
+        for event in self.events(tasks):
+            if isinstance(event, Outcome):
+                yield event
+            elif on_step is not None:
+                on_step(event)
+
+    def events(self, tasks: Iterable[Task | None]) -> Iterator[Outcome | Step]:
+        """As `run`, with a step after each model call. A None among the tasks: there is none for now, go on without."""
         waiting = iter(tasks)
-        first = list(islice(waiting, self._in_flight))
+        places = list(islice(waiting, self._in_flight))
+        first = [task for task in places if task is not None]
         if not first:
             return
-        canvas = Canvas(self._scene(first[0]).shape, len(first), self.threat, self._oracle)
-        free = list(range(len(first)))
+        canvas = Canvas(self._scene(first[0]).shape, len(places), self.threat, self._oracle)
+        free = list(range(len(places)))
         waiting = chain(first, waiting)
-        del first
+        del places, first
         ready: deque[_Flight] = deque()  # flights with points to show
         while not self.stopped:
             while free and (task := next(waiting, None)) is not None:
@@ -206,8 +218,7 @@ class Engine:
                 else:
                     free.append(flight.place)
                     yield self._land(outcome)
-            if on_step is not None:
-                on_step(step)
+            yield step
         for flight in ready:
             yield flight.outcome("interrupted")
 

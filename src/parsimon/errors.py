@@ -4,6 +4,7 @@ ParsimonError
   InputError      the caller's images, labels or settings (also a ValueError)
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
   StoreError      a run's file that cannot be read or written (also an OSError)
+  WorkerError     worker processes that are gone (also a RuntimeError)
   MissingExtraError  an optional package that is not installed (also an ImportError)
 """
 
@@ -27,6 +28,10 @@ class ModelError(ParsimonError, RuntimeError):
 
 class StoreError(ParsimonError, OSError):
     """A run's file that cannot be read or written, or that another process writes."""
+
+
+class WorkerError(ParsimonError, RuntimeError):
+    """No worker is left to go on with a run, or none can be had."""
 
 
 class MissingExtraError(ParsimonError, ImportError):
