@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from parsimon.attacks import Parsimonious
 from parsimon.attacks.named import open_attack
 from parsimon.errors import InputError
-from parsimon.launch import launch
+from parsimon.launch import Means, launch
 from parsimon.protocol import Attack
 from parsimon.result import Comparison, Result
 from parsimon.threat import Loss, Scores
 
 
-class Settings(TypedDict, total=False):
+class Settings(Means, total=False):
     """What `attack` and `compare` share. All of it may be left out.
 
     Attributes:
@@ -45,10 +45,6 @@ class Settings(TypedDict, total=False):
     sample: int | None
     seed: int
     batch_size: int | None
-    in_flight: int | None
-    workers: int | None
-    ray: str | None
-    progress: bool | None
 
 
 def attack(

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,15 @@ from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
 from parsimon.workers import Driver, Plan, crew_for
+
+
+class Means(TypedDict, total=False):
+    """With what a run is made. None of it changes a result, and all of it may be left out."""
+
+    in_flight: int | None
+    workers: int | None
+    ray: str | None
+    progress: bool | None
 
 
 class Runner(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from parsimon.checks import Prepared
 from parsimon.data import Data, open_data_for
 from parsimon.engine import Tally
 from parsimon.errors import InputError, StoreError
-from parsimon.launch import launch
+from parsimon.launch import Means, launch
 from parsimon.protocol import Outcome
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
@@ -33,7 +33,7 @@ _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
 _PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch")
 
 
-def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
     """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
     if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
@@ -65,9 +65,8 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
         sample=spec.sample,
         seed=spec.seed,
         batch_size=spec.batch_size,
-        in_flight=in_flight,
-        progress=progress,
         open_store=open_store,
+        **means,
     )
     return Comparison(results, row_named(spec.relative_to, rows))
 
@@ -83,9 +82,9 @@ def spec_of(folder: Path) -> Spec:
     return Spec.read(folder / _SPEC)
 
 
-def resume(folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+def resume(folder: Path, **means: Unpack[Means]) -> Comparison:
     """Go on with a run where it was left off, in the middle of an image if need be."""
-    return run(spec_of(folder), folder, in_flight=in_flight, progress=progress)
+    return run(spec_of(folder), folder, **means)
 
 
 def load(folder: Path) -> Comparison:

@@ -10,6 +10,7 @@ import click
 
 from parsimon.attacks import ATTACKS
 from parsimon.data.named import FORMS
+from parsimon.launch import Means
 from parsimon.spec import Spec
 from parsimon.threat import Loss, Scores, Targets
 
@@ -77,8 +78,17 @@ HOW_TO_ATTACK = (
         help="Folder for the run and what is made of it. [default: a new one in parsimon-results]",
     ),
 )
-IN_FLIGHT = click.option(
-    "--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"
+MEANS = (
+    click.option("--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"),
+    click.option(
+        "--workers",
+        type=int,
+        help="Spread the work over so many processes, of one thread each. [default: none, or with --ray one for each GPU "
+        "of the cluster, or for each core if it has none]",
+    ),
+    click.option(
+        "--ray", metavar="ADDRESS", help="Have the workers on a Ray cluster; `local`: on one that is started here."
+    ),
 )
 DOWNLOAD = click.option("--download", is_flag=True, help="Install first what of `parsimon zoo` is named and missing.")
 FORMAT = click.option(
@@ -93,6 +103,12 @@ ATTACK_HELP = (
     f"{', '.join(ATTACKS)}; with a published experiment's settings after a colon (bandits:imagenet-0.05), and settings "
     "of your own after commas (nes,samples=50,strict=true)."
 )
+
+
+def means_of(settings: dict[str, Any]) -> Means:
+    """What of the given options is not about the run itself; it is taken out of them."""
+    means = {name: settings.pop(name) for name in Means.__annotations__ if name in settings}
+    return Means(**means)  # type: ignore[typeddict-item]  # click has seen to their types
 
 
 def options(*options: Decorator) -> Decorator:

@@ -58,11 +58,11 @@ class Processes:
                 process.join(_SECONDS_TO_LEAVE)
                 yield worker, Lost(_ending(process.exitcode))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         for pipe in self._pipes.values():
             pipe.close()
         for process in self._processes.values():
-            process.join(_SECONDS_TO_LEAVE)
+            process.join(_SECONDS_TO_LEAVE if error is None else 0)
             if process.is_alive():
                 process.kill()
                 process.join()
