@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 
@@ -83,8 +83,8 @@ MEANS = (
     click.option(
         "--workers",
         type=int,
-        help="Spread the work over so many processes, of one thread each. [default: none, or with --ray one for each GPU "
-        "of the cluster, or for each core if it has none]",
+        help="Spread the work over so many processes, of one thread each. [default: none; with --ray one for each GPU, "
+        "or for each core if there is none]",
     ),
     click.option(
         "--ray", metavar="ADDRESS", help="Have the workers on a Ray cluster; `local`: on one that is started here."
@@ -107,8 +107,7 @@ ATTACK_HELP = (
 
 def means_of(settings: dict[str, Any]) -> Means:
     """What of the given options is not about the run itself; it is taken out of them."""
-    means = {name: settings.pop(name) for name in Means.__annotations__ if name in settings}
-    return Means(**means)  # type: ignore[typeddict-item]  # click has seen to their types
+    return cast("Means", {name: settings.pop(name) for name in Means.__annotations__ if name in settings})
 
 
 def options(*options: Decorator) -> Decorator:

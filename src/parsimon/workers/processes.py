@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -109,6 +109,7 @@ def _alone_with_the_processor() -> Iterator[None]:
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """Processes begun here do not see Ctrl-C, which a terminal sends to all: the driver tells them what to do."""
+    resource_tracker.ensure_running()  # or the first process to begin would start it, which lets signals in again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

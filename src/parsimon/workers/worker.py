@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from parsimon.engine import Engine, Step, Tally
 from parsimon.errors import ParsimonError, WorkerError, first_line
@@ -65,7 +64,7 @@ class Report:
 class Worker:
     """One oracle, and an engine for one attack at a time."""
 
-    def __init__(self, model: str | Path) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
         self._inbox: deque[Task] = deque()
         self._engine: Engine
