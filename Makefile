@@ -10,13 +10,16 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint format bench bench-peers docs clean
+.PHONY: demo test test-ray lint format bench bench-peers docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
 
 test: $(VENV)/.test  ## the tests
 	$(BIN)/python -m pytest -n $(PARALLEL)
+
+test-ray: $(VENV)/.ray  ## the tests on a Ray cluster of two nodes, which they start on this machine
+	$(BIN)/python -m pytest -m ray
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
@@ -59,6 +62,10 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
 $(VENV)/.peers: $(VENV)/.test
 	$(INSTALL) pyautoattack==0.2.0 scipy tqdm
 	$(INSTALL) --no-deps torchattacks==3.5.1
+	touch $@
+
+$(VENV)/.ray: $(VENV)/.test
+	$(INSTALL) --editable ".[ray]"
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt

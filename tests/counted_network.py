@@ -1,16 +1,18 @@
 """A network for many processes: each row that it is shown is a line in a log, with the process that showed it.
 
-At a chosen moment one process kills itself, raises, or says that the moment has come and waits until it is killed.
+At a chosen moment one process kills itself, raises, or says that the moment has come and goes on or waits forever. What
+to do is told in a file in the working folder, since a worker on another node does not inherit an environment.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
-import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from parsimon.protocol import Slope
 from parsimon.testing import Network
 
+WATCH: dict[str, Any] = json.loads(_file.read_text()) if (_file := Path("counted_network.json")).exists() else {}
 SHAPE = (3, 8, 8)
 CHECKS = {"built": 1, "shown": 3, "answered": 3}  # of 9 to 16 images in batches of 8
 
@@ -27,7 +30,7 @@ class Log:
     """Lines that are handed to the operating system at once, so that no kill takes them back."""
 
     def __init__(self) -> None:
-        self._file = os.open(os.environ["COUNT_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._file = os.open(WATCH["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def shown(self, images: NDArray[np.float32]) -> None:
         rows = (hashlib.sha1(image.tobytes()).hexdigest()[:12] for image in images)
@@ -41,8 +44,8 @@ class Moment:
     """
 
     def __init__(self) -> None:
-        self._what, self._where, times = os.environ.get("COUNT_MOMENT", "//0").split("/")
-        driver = os.getppid() == int(os.environ["COUNT_TEST"])
+        self._what, self._where, times = WATCH["moment"].split("/")
+        driver = os.getppid() == WATCH["test"]
         self._times = int(times) + (CHECKS[self._where] if driver and self._where else 0)
 
     def come(self, where: str) -> None:
@@ -53,12 +56,11 @@ class Moment:
             getattr(self, self._what)()
 
     def _first(self) -> bool:
-        if self._what.endswith("all"):
-            return True
         try:
-            os.close(os.open(os.environ["COUNT_LOG"] + ".moment", os.O_CREAT | os.O_EXCL))
+            with Path(WATCH["come"]).open("x") as file:
+                file.write(str(os.getpid()))
         except FileExistsError:
-            return False
+            return bool(self._what == "kill_all")
         return True
 
     def kill(self) -> None:
@@ -70,11 +72,10 @@ class Moment:
         raise OSError("the network has gone out")
 
     def wait(self) -> None:
-        print("now", os.getpid(), file=sys.stderr, flush=True)
         time.sleep(1000)
 
     def say(self) -> None:
-        print("now", os.getpid(), file=sys.stderr, flush=True)
+        """Nothing more than has been said."""
 
 
 @dataclass(frozen=True)
