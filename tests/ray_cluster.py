@@ -33,14 +33,15 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": str(_SECONDS_TO_START),
         }
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         port = self.address.partition(":")[2]
-        ports = [f"--{name}-port={_free_port()}" for name in ("ray-client-server", "dashboard")]
+        others = ["--include-dashboard=false", f"--ray-client-server-port={_free_port()}"]
         try:
-            self._start(HEAD, "--head", f"--port={port}", f"--temp-dir={self._folder}", *ports)
+            self._start(HEAD, "--head", f"--port={port}", f"--temp-dir={self._folder}", *others)
             self._start(SECOND, f"--address={self.address}")
         except BaseException:
             self.__exit__()
@@ -49,13 +50,12 @@ class Cluster:
 
     def _start(self, node: str, *arguments: str) -> None:
         ray = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1"]
-        log = (self._folder / f"{node}.log").open("wb")
-        memory = f"--object-store-memory={100 * 2**20}"
-        self._nodes[node] = subprocess.Popen(
-            [*ray, f"--node-ip-address={node}", memory, *arguments], env=self.environment, stdout=log, stderr=log
-        )
+        command = [*ray, f"--node-ip-address={node}", f"--object-store-memory={100 * 2**20}", *arguments]
+        log = self._folder / f"{node}.log"
+        with log.open("wb") as file:
+            self._nodes[node] = subprocess.Popen(command, env=self.environment, stdout=file, stderr=file)
         deadline = time.monotonic() + _SECONDS_TO_START
-        while b"Ray runtime started" not in (said := (self._folder / f"{node}.log").read_bytes()):
+        while b"Ray runtime started" not in (said := log.read_bytes()):
             assert self._nodes[node].poll() is None, said.decode()
             assert time.monotonic() < deadline, said.decode()
             time.sleep(0.1)

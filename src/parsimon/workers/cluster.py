@@ -14,21 +14,23 @@ from parsimon.workers.worker import Report, Request, Worker
 
 
 class Cluster:
-    """A crew of Ray actors. A cluster that was there before is left as it was."""
+    """A crew of Ray actors. A cluster that was there before is left as it was, and so is a connection to it."""
 
     def __init__(self, model: str | Path, count: int | None, address: str) -> None:
         self._ray: Any = require("ray", "ray")
+        self._connects = not self._ray.is_initialized()
         self._model, self._count, self._address = model, count, address
         self._actors: dict[int, Any] = {}
         self._unanswered: dict[int, deque[Any]] = {}
 
     def __enter__(self) -> Self:
-        self._connect()
+        if self._connects:
+            self._connect()
         have = self._ray.cluster_resources()
         device = "GPU" if have.get("GPU") else "CPU"
         count = self._count or int(have.get(device, 0))
         if count > have.get(device, 0):
-            self._ray.shutdown()
+            self.__exit__()
             raise InputError(
                 f"{count} workers need a {device} each, and the cluster at {self._address} has "
                 f"{int(have.get(device, 0))}: ask for fewer workers, or add nodes"
@@ -42,8 +44,6 @@ class Cluster:
         return self
 
     def _connect(self) -> None:
-        if self._ray.is_initialized():
-            raise WorkerError("this process is connected to a Ray cluster already: call ray.shutdown() first")
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._address == "local":
             self._ray.init("local", include_dashboard=False, num_cpus=self._count or os.cpu_count(), **quiet)
@@ -62,7 +62,8 @@ class Cluster:
 
     def answers(self) -> Iterator[tuple[int, Report | Lost]]:
         first = {unanswered[0]: worker for worker, unanswered in self._unanswered.items() if unanswered}
-        ready, _ = self._ray.wait(list(first), num_returns=1)
+        self._ray.wait(list(first))
+        ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0)  # not the one, but all that have come
         for reference in ready:
             worker = first[reference]
             try:
@@ -78,7 +79,9 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         for actor in self._actors.values():
             self._ray.kill(actor)
-        self._ray.shutdown()
+        self._actors.clear()
+        if self._connects:
+            self._ray.shutdown()
 
 
 class _Actor(Worker):
