@@ -100,28 +100,27 @@ def _calls(seconds: float) -> float:
 def costs(crew: Crew) -> None:
     """What a request costs that has nothing to do, and one more image with it."""
     (worker,) = crew.workers
-    crew.ask(worker, Request(plan=PLAN))
-    list(crew.answers())
 
-    def cost(request: Request, repeats: int) -> tuple[float, float]:
+    def cost(request: Request, repeats: int = 200) -> tuple[float, float]:
+        """Seconds for a request and its answer, and the driver's processor time in them."""
         walls, used = [], time.process_time()
         for _ in range(repeats):
             began = time.perf_counter()
             crew.ask(worker, request)
             list(crew.answers())
             walls.append(time.perf_counter() - began)
-        return statistics.median(walls), (time.process_time() - used) / repeats
+        return 1e3 * statistics.median(walls), 1e3 * (time.process_time() - used) / repeats
 
-    wall, used = cost(Request(), 300)
-    print(f"a request and its answer: {1e3 * wall:.2f} ms, of which the driver computes {1e3 * used:.2f} ms")
+    # An attack that is begun and stopped at once: its images travel, and are left alone.
+    idle = Request(plan=replace(PLAN, in_flight=1), stop=True)
+    cost(idle, 1)
+    wall, used = cost(idle)
+    print(f"a request and its answer: {wall:.2f} ms, of which the driver computes {used:.2f} ms")
     for side in (32, 299):
-        # With a plan nothing of it is begun: the next request drops the tasks unread.
         image = Task(0, np.zeros((3, side, side), np.float32), 0)
-        more_wall, more_used = cost(Request((image,), stop=True, plan=PLAN), 100)
-        print(
-            f"an image of {side} x {side} with it: {1e3 * (more_wall - wall):.2f} ms more, of which the driver computes "
-            f"{1e3 * (more_used - used):.2f} ms"
-        )
+        more_wall, more_used = cost(idle._replace(tasks=(image,)))
+        more = f"{more_wall - wall:.2f} ms more, of which the driver computes {more_used - used:.2f} ms"
+        print(f"an image of {side} x {side} with it: {more}")
 
 
 def main() -> None:
@@ -132,9 +131,8 @@ def main() -> None:
         from parsimon.workers.cluster import Cluster
 
         began = time.perf_counter()
-        context = ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         print(f"a Ray cluster has started in {time.perf_counter() - began:.1f} s")
-        del context
         make = lambda count: Cluster("robust", count, "local")  # noqa: E731
     with make(1) as crew:
         costs(crew)

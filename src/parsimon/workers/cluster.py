@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any, Self
 from parsimon.errors import InputError, WorkerError, first_line, require
 from parsimon.workers.driver import Lost
 from parsimon.workers.worker import Report, Request, Worker
+
+_SECONDS_TO_CONNECT = 10
 
 
 class Cluster:
@@ -45,13 +48,16 @@ class Cluster:
 
     def _connect(self) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        if self._address == "local":
-            self._ray.init("local", include_dashboard=False, num_cpus=self._count or os.cpu_count(), **quiet)
-            return
         try:
+            if self._address == "local":
+                self._ray.init("local", include_dashboard=False, num_cpus=self._count or os.cpu_count(), **quiet)
+                return
+            host, _, port = self._address.rpartition(":")
+            if host and port.isdecimal():  # Ray itself takes minutes to see that nobody listens
+                socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
             self._ray.init(self._address, **quiet)
         except Exception as error:  # Ray has no common base for these
-            raise WorkerError(f"there is no Ray cluster at {self._address}: {first_line(error)}") from error
+            raise WorkerError(f"there is no Ray cluster to be had at {self._address}: {first_line(error)}") from error
 
     @property
     def workers(self) -> Collection[int]:
