@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-servers lint format bench bench-peers docs clean
+.PHONY: demo test test-slow test-servers test-ray lint format bench bench-peers docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -25,6 +25,9 @@ test-slow: $(VENV)/.test  ## tests with large downloads
 SERVERS ?= mlserver triton
 test-servers: $(VENV)/.test $(SERVERS:%=$(VENV)/%/.made)  ## tests with real inference servers
 	PARSIMON_SERVERS="$(SERVERS)" $(BIN)/python -m pytest -m servers -n $(PARALLEL)
+
+test-ray: $(VENV)/.ray  ## the tests on a Ray cluster of two nodes, which they start on this machine
+	$(BIN)/python -m pytest -m ray
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
@@ -74,6 +77,10 @@ $(VENV)/triton/.made: PACKAGES := nvidia-pytriton==0.7.0 numpy==1.26.4 onnxrunti
 $(VENV)/mlserver/.made $(VENV)/triton/.made: | $(VENV)/.made
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet $(PACKAGES)
+	touch $@
+
+$(VENV)/.ray: $(VENV)/.test
+	$(INSTALL) --editable ".[ray]"
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt

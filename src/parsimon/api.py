@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from parsimon.attacks import Parsimonious
 from parsimon.attacks.named import open_attack
 from parsimon.errors import InputError
-from parsimon.launch import launch
+from parsimon.launch import Means, launch
 from parsimon.protocol import Attack
 from parsimon.result import Comparison, Result
 from parsimon.threat import Loss, Scores
 
 
-class Settings(TypedDict, total=False):
+class Settings(Means, total=False):
     """What `attack` and `compare` share. All of it may be left out.
 
     Attributes:
@@ -30,6 +30,9 @@ class Settings(TypedDict, total=False):
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
         batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
         in_flight: Images attacked at once; it sets the memory that is used.
+        workers: Processes to spread the work over; the model must then be given by its name or path. Results are the
+            same. A script that uses this must start its work under `if __name__ == "__main__":`.
+        ray: The address of a Ray cluster to spread the work over, or `"local"` for one on this machine.
         progress: Show a live line on standard error; by default if that is a terminal.
     """
 
@@ -42,8 +45,6 @@ class Settings(TypedDict, total=False):
     sample: int | None
     seed: int
     batch_size: int | None
-    in_flight: int | None
-    progress: bool | None
 
 
 def attack(

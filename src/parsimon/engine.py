@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
@@ -26,11 +27,13 @@ from parsimon.protocol import (
     Oracle,
     Outcome,
     Point,
+    RemoteModel,
     Reply,
     Scene,
     Search,
     Task,
     Told,
+    Traffic,
 )
 from parsimon.threat import Threat
 
@@ -45,12 +48,17 @@ class Tally:
     calls: int = 0
     ended: int = 0
     successes: int = 0
+    traffic: Traffic | None = None  # of a model behind a network
 
     @classmethod
-    def of(cls, outcomes: Collection[Outcome]) -> Tally:
+    def of(cls, outcomes: Collection[Outcome], traffic: Traffic | None = None) -> Tally:
         """Where a run stands that has come to these."""
         queries, successes = (sum(getattr(each, what) for each in outcomes) for what in ("queries", "success"))
-        return cls(queries, ended=len(outcomes), successes=successes)
+        return cls(queries, ended=len(outcomes), successes=successes, traffic=traffic)
+
+    def __add__(self, other: Tally) -> Tally:
+        pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        return Tally(*(its if mine is None else mine if its is None else mine + its for mine, its in pairs))
 
     @property
     def fill(self) -> float:
@@ -167,6 +175,7 @@ class Engine:
         self.tally = Tally()
         self.threat = threat
         self._attack, self._oracle = attack, oracle
+        self._remote = oracle if isinstance(oracle, RemoteModel) else None
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
         self.stopped = False
 
@@ -176,14 +185,23 @@ class Engine:
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
         """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
+        for event in self.events(tasks):
+            if isinstance(event, Outcome):
+                yield event
+            elif on_step is not None:
+                on_step(event)
+
+    def events(self, tasks: Iterable[Task | None]) -> Iterator[Outcome | Step]:
+        """As `run`, with a step after each model call. A None among the tasks: there is none for now, go on without."""
         waiting = iter(tasks)
-        first = list(islice(waiting, self._in_flight))
+        places = list(islice(waiting, self._in_flight))
+        first = [task for task in places if task is not None]
         if not first:
             return
-        canvas = Canvas(self._scene(first[0]).shape, len(first), self.threat, self._oracle)
-        free = list(range(len(first)))
+        canvas = Canvas(self._scene(first[0]).shape, len(places), self.threat, self._oracle)
+        free = list(range(len(places)))
         waiting = chain(first, waiting)
-        del first
+        del places, first
         ready: deque[_Flight] = deque()  # flights with points to show
         while not self.stopped:
             while free and (task := next(waiting, None)) is not None:
@@ -206,8 +224,7 @@ class Engine:
                 else:
                     free.append(flight.place)
                     yield self._land(outcome)
-            if on_step is not None:
-                on_step(step)
+            yield step
         for flight in ready:
             yield flight.outcome("interrupted")
 
@@ -294,7 +311,8 @@ class Engine:
         if self._attack.white_box and any(flight.ask.gradient for flight, _, _ in parts):
             scores, gradients = self._pull_back(batch, goals)
         else:
-            scores = scores_of(self._oracle, batch)[:rows]
+            with self._counting_traffic():
+                scores = scores_of(self._oracle, batch)[:rows]
         with np.errstate(invalid="ignore"):  # said in a sentence below
             losses, wins, predicted = self.threat.judge(scores, goals)
         if np.isnan(losses).any():
@@ -311,6 +329,18 @@ class Engine:
         self.tally.padding += shown - rows
         self.tally.calls += 1
         return _Evaluated(scores, losses, wins, predicted, outside, gradients)
+
+    @contextmanager
+    def _counting_traffic(self) -> Iterator[None]:
+        """Count what goes to a model behind a network, and if no answer comes, too."""
+        if self._remote is None:
+            yield
+            return
+        before = self._remote.traffic
+        try:
+            yield
+        finally:
+            self.tally.traffic = (self.tally.traffic or Traffic()) + (self._remote.traffic - before)
 
     def _pull_back(self, batch: Any, goals: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""

@@ -5,6 +5,7 @@ ParsimonError
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
     OutageError   a model behind a network that has not answered for too long; asking later may help
   StoreError      a run's file that cannot be read or written (also an OSError)
+  WorkerError     worker processes that are gone (also a RuntimeError)
   MissingExtraError  an optional package that is not installed (also an ImportError)
 """
 
@@ -32,6 +33,10 @@ class OutageError(ModelError):
 
 class StoreError(ParsimonError, OSError):
     """A run's file that cannot be read or written, or that another process writes."""
+
+
+class WorkerError(ParsimonError, RuntimeError):
+    """No worker is left to go on with a run, or none can be had."""
 
 
 class MissingExtraError(ParsimonError, ImportError):

@@ -1,14 +1,14 @@
-"""Run attacks on this machine: check the input once, then give each attack an engine of its own."""
+"""Run attacks: check the input once, then give each attack an engine of its own, here or in many workers."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,38 @@ from numpy.typing import NDArray
 from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
-from parsimon.engine import Engine, Step, Tally
+from parsimon.engine import Step, Tally
 from parsimon.errors import InputError, first_line
 from parsimon.oracles import as_oracle
-from parsimon.protocol import Attack, Oracle, Outcome, RemoteModel, Task, Traffic
+from parsimon.protocol import Attack, Outcome, Task, Told
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
 from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
+from parsimon.workers import Driver, Plan, crew_for
+
+
+class Means(TypedDict, total=False):
+    """With what a run is made. None of it changes a result, and all of it may be left out."""
+
+    in_flight: int | None
+    workers: int | None
+    ray: str | None
+    progress: bool | None
+
+
+class Runner(Protocol):
+    """What attacks images with one attack: an engine in this process, or workers with an engine each."""
+
+    tally: Tally
+    stopped: bool
+
+    def stop(self) -> None:
+        """End after the model calls in work."""
+
+    def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
+        """Each outcome as it comes; `on_step` is called after each model call."""
 
 
 def launch(
@@ -44,6 +67,8 @@ def launch(
     seed: int = 0,
     batch_size: int | None = None,
     in_flight: int | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
     progress: bool | None = None,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
 ) -> dict[str, Result]:
@@ -57,22 +82,13 @@ def launch(
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores, eight_bit)
     if batch_size is None:
         batch_size = 64 if str(oracle.device) == "cpu" else 256
-    if in_flight is None:
-        in_flight = max(256, 4 * batch_size)
-    engines = {
-        name: Engine(
-            attack,
-            oracle,
-            replace(threat, loss=loss or attack.own_loss(threat.targeted)),
-            budget=budget,
-            seed=seed,
-            batch_size=batch_size,
-            in_flight=in_flight,
-        )
-        for name, attack in attacks.items()
-    }
-    for engine in engines.values():
-        checks.check_threat(oracle, engine.threat)
+    room = max(256, 4 * batch_size) if in_flight is None else in_flight
+    threats = {name: replace(threat, loss=loss or attack.own_loss(threat.targeted)) for name, attack in attacks.items()}
+    for each in threats.values():
+        checks.check_threat(oracle, each)
+    plans = {name: Plan(attacks[name], threats[name], budget, seed, batch_size, room) for name in attacks}
+    engines = {name: plan.engine(oracle) for name, plan in plans.items()}
+    many = crew_for(model, workers, ray)
 
     source = as_images(images)
     truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
@@ -83,96 +99,79 @@ def launch(
     chosen = choose(prepared.correct, at_most, sample).tolist()
     show = sys.stderr.isatty() if progress is None else progress
 
-    outcomes: dict[str, tuple[Outcome, ...]] = {}
-    traffic: dict[str, Traffic | None] = {}
-    with open_store() as store:
+    results = {}
+    with many as crew, open_store() as store:
         if store is not None:
             _hold(store, prepared, truth, chosen)
+        if crew is not None:  # each must be able to fill its batches, unless the user has set what there is room for
+            room = max(batch_size if in_flight is None else 1, room // len(crew.workers))
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-            engine = engines[name]
-            with _stopping_on_interrupt(engine), progress_line.live(name, len(chosen), show=show) as on_step:
-                sent = _traffic_of(oracle, store, name)
-                ended = _attack_all(engine, name, chosen, source, goals, store, sent, on_step)
-                traffic[name] = sent()
+            runner: Runner = engines[name] if crew is None else Driver(crew, replace(plans[name], in_flight=room))
+            with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as on_step:
+                ended = _attack_all(runner, name, chosen, source, goals, store, on_step)
             # After Ctrl-C some may not even have been begun.
-            outcomes[name] = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
-            if engine.stopped:
+            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+            tally = runner.tally
+            results[name] = Result(attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally)
+            if runner.stopped:
                 break
-    return {
-        name: Result(
-            attacks[name],
-            engines[name].threat,
-            budget,
-            source,
-            truth,
-            prepared,
-            outcomes[name],
-            engines[name].tally,
-            traffic[name],
-        )
-        for name in attacks
-        if name in outcomes
-    }
+    return {name: results[name] for name in attacks if name in results}
+
+
+class _Tasks(Sequence[Task]):
+    """The images to attack, each read when it is asked for."""
+
+    def __init__(
+        self, indices: list[int], source: ImageSource, goals: NDArray[np.intp], told: Mapping[int, Told]
+    ) -> None:
+        self._indices, self._source, self._goals, self._told = indices, source, goals, told
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, place: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
+        index = self._indices[place]
+        return Task(index, np.asarray(self._source[index]), int(self._goals[index]), self._told.get(index))
 
 
 def _attack_all(
-    engine: Engine,
+    runner: Runner,
     name: str,
     chosen: list[int],
     source: ImageSource,
     goals: NDArray[np.intp],
     store: Store | None,
-    sent: Callable[[], Traffic | None],
     on_step: Callable[[Step], None] | None,
 ) -> dict[int, Outcome]:
     """One attack on the chosen images, from where the store says that it was left off."""
     ended = {} if store is None else store.outcomes(name)
     told = {} if store is None else store.told(name)
-    engine.tally = Tally.of(ended.values())
-    tasks = (
-        Task(index, np.asarray(source[index]), int(goals[index]), told.pop(index, None))
-        for index in chosen
-        if index not in ended
-    )
+    runner.tally = Tally.of(ended.values(), None if store is None else store.traffic(name))
+    tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
     unsaved: list[Outcome] = []
-
-    def count() -> None:
-        if store is not None and (traffic := sent()) is not None:
-            store.count(name, traffic)
 
     def save(step: Step) -> None:
         if store is not None:
-            count()
+            store.count(name, step.tally.traffic)
             store.save(name, unsaved, step.told)
             unsaved.clear()
         if on_step is not None:
             on_step(step)
 
     try:
-        for outcome in engine.run(tasks, save):
+        for outcome in runner.run(tasks, save):
             ended[outcome.index] = outcome
             if outcome.ended != "interrupted":
                 unsaved.append(outcome)
     finally:
-        count()  # what was sent in vain, too
+        if store is not None:
+            store.count(name, runner.tally.traffic)  # what was sent in vain, too
     if store is not None:
         store.save(name, unsaved, [])
-        if not engine.stopped:
+        if not runner.stopped:
             store.finish(name)
     return ended
-
-
-def _traffic_of(oracle: Oracle, store: Store | None, name: str) -> Callable[[], Traffic | None]:
-    """What has gone to a model behind a network for an attack, in earlier parts of its run too; None of other models.
-
-    The checks and the clean images go there as well, before any attack begins; they are not its queries.
-    """
-    if not isinstance(oracle, RemoteModel):
-        return lambda: None
-    before = oracle.traffic
-    earlier = (store and store.traffic(name)) or Traffic()
-    return lambda: earlier + (oracle.traffic - before)
 
 
 def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: list[int]) -> None:
@@ -230,14 +229,14 @@ def as_numpy(array: Any, what: str) -> NDArray[Any]:
 
 
 @contextmanager
-def _stopping_on_interrupt(engine: Engine) -> Iterator[None]:
-    """The first Ctrl-C stops the engine after its batch; a second one is Python's own."""
+def _stopping_on_interrupt(runner: Runner) -> Iterator[None]:
+    """The first Ctrl-C stops the attack after the batch in work; a second one is Python's own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_: object) -> None:
-        engine.stop()
+        runner.stop()
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, stop)

@@ -36,7 +36,11 @@ class Result:
     prepared: Prepared
     outcomes: tuple[Outcome, ...]  # of the attacked images, in order
     tally: Tally
-    traffic: Traffic | None = None  # of a model behind a network
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What went to a model behind a network for this attack; None of other models."""
+        return self.tally.traffic
 
     @property
     def attacked(self) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from parsimon.checks import Prepared
 from parsimon.data import Data, open_data_for
 from parsimon.engine import Tally
 from parsimon.errors import InputError, OutageError, StoreError
-from parsimon.launch import launch
+from parsimon.launch import Means, launch
 from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
@@ -33,7 +33,7 @@ _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
 _PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch", "tritonclient")
 
 
-def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
     """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
     if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
@@ -54,7 +54,7 @@ def run(spec: Spec, folder: Path, *, in_flight: int | None = None, progress: boo
                 told = f"The run is paused, and all that it was told is saved. Go on with: parsimon resume {folder}"
                 raise OutageError(f"{error}. {told}") from None
 
-    results = launch_spec(spec, rows, data, in_flight=in_flight, progress=progress, open_store=open_store)
+    results = launch_spec(spec, rows, data, open_store=open_store, **means)
     return Comparison(results, row_named(spec.relative_to, rows))
 
 
@@ -63,9 +63,8 @@ def launch_spec(
     attacks: Mapping[str, Attack],
     data: Data,
     *,
-    in_flight: int | None = None,
-    progress: bool | None = None,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
+    **means: Unpack[Means],
 ) -> dict[str, Result]:
     """Attacks on the images and the model of a spec, with its settings."""
     return launch(
@@ -83,9 +82,8 @@ def launch_spec(
         sample=spec.sample,
         seed=spec.seed,
         batch_size=spec.batch_size,
-        in_flight=in_flight,
-        progress=progress,
         open_store=open_store,
+        **means,
     )
 
 
@@ -107,9 +105,9 @@ def spec_of(folder: Path) -> Spec:
     return Spec.read(folder / _SPEC)
 
 
-def resume(folder: Path, *, in_flight: int | None = None, progress: bool | None = None) -> Comparison:
+def resume(folder: Path, **means: Unpack[Means]) -> Comparison:
     """Go on with a run where it was left off, in the middle of an image if need be."""
-    return run(spec_of(folder), folder, in_flight=in_flight, progress=progress)
+    return run(spec_of(folder), folder, **means)
 
 
 def load(folder: Path) -> Comparison:
@@ -131,9 +129,8 @@ def load(folder: Path) -> Comparison:
             targeted = spec.targets is not None
             loss = spec.loss or attack.own_loss(targeted)
             threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit)
-            tally = Tally.of(ended.values())
-            traffic = store.traffic(name)
-            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally, traffic)
+            tally = Tally.of(ended.values(), store.traffic(name))
+            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
     return Comparison(results, row_named(spec.relative_to, rows))
 
 

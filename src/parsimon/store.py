@@ -121,9 +121,10 @@ class Store:
             rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
             return {row[1]: self._outcome(row) for row in rows}
 
-    def count(self, attack: str, traffic: Traffic) -> None:
+    def count(self, attack: str, traffic: Traffic | None) -> None:
         """Of a model behind a network: what went there so far. Written before what it brought, which may be lost."""
-        self.know(f"traffic {attack}", asdict(traffic))
+        if traffic is not None:
+            self.know(f"traffic {attack}", asdict(traffic))
 
     def traffic(self, attack: str) -> Traffic | None:
         """What went to a model behind a network; None of other models."""

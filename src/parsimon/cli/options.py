@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 
 from parsimon.attacks import ATTACKS
 from parsimon.data.named import FORMS
+from parsimon.launch import Means
 from parsimon.spec import Spec
 from parsimon.threat import Loss, Scores, Targets
 
@@ -78,8 +79,17 @@ HOW_TO_ATTACK = (
         help="Folder for the run and what is made of it. [default: a new one in parsimon-results]",
     ),
 )
-IN_FLIGHT = click.option(
-    "--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"
+MEANS = (
+    click.option("--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"),
+    click.option(
+        "--workers",
+        type=int,
+        help="Spread the work over so many processes, of one thread each. [default: none; with --ray one for each GPU, "
+        "or for each core if there is none]",
+    ),
+    click.option(
+        "--ray", metavar="ADDRESS", help="Have the workers on a Ray cluster; `local`: on one that is started here."
+    ),
 )
 DOWNLOAD = click.option("--download", is_flag=True, help="Install first what of `parsimon zoo` is named and missing.")
 FORMAT = click.option(
@@ -94,6 +104,11 @@ ATTACK_HELP = (
     f"{', '.join(ATTACKS)}; with a published experiment's settings after a colon (bandits:imagenet-0.05), and settings "
     "of your own after commas (nes,samples=50,strict=true)."
 )
+
+
+def means_of(settings: dict[str, Any]) -> Means:
+    """What of the given options is not about the run itself; it is taken out of them."""
+    return cast("Means", {name: settings.pop(name) for name in Means.__annotations__ if name in settings})
 
 
 def options(*options: Decorator) -> Decorator:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from parsimon import zoo
-from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, IN_FLIGHT, PREPROCESS, choice, options
+from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, choice, means_of, options
 from parsimon.cli.show import INTERRUPTED, print_tables
 from parsimon.experiments import exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
@@ -26,7 +26,7 @@ from parsimon.threat import Scores
 @click.option("--model", help="As for `parsimon run`. [default: a network of the zoo, as each run's file says]")
 @click.option("--data", help="As for `parsimon run`. [default: images of the zoo]")
 @click.option("--scores", type=choice(Scores), help="What the model returns. [default: logits]")
-@options(PREPROCESS, BATCH_SIZE, IN_FLIGHT, DOWNLOAD, FORMAT)
+@options(PREPROCESS, BATCH_SIZE, *MEANS, DOWNLOAD, FORMAT)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -34,9 +34,7 @@ from parsimon.threat import Scores
     show_default=True,
     help="Folder for all runs and exhibits.",
 )
-def reproduce(
-    names: tuple[str, ...], out: Path, in_flight: int | None, download: bool, form: str, **settings: Any
-) -> None:
+def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **settings: Any) -> None:
     """A table or figure of the paper, with ours beside it; without a name, a list of them.
 
     The default is the paper's protocol on the networks and images that parsimon has. For its full scale give --data
@@ -52,6 +50,7 @@ def reproduce(
     if not names:
         _list()
         return
+    means = means_of(settings)
     changes = {key: value for key, value in settings.items() if value is not None}
     chosen = [exhibit(name) for name in (exhibits() if names == ("all",) else names)]
     specs = [planned.spec for each in chosen for planned in each.runs]
@@ -59,7 +58,7 @@ def reproduce(
     zoo.ensure(sorted(needed), download=download)
     for each in chosen:
         Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
-        reproduced = reproduce_exhibit(each, out, changes, in_flight=in_flight)
+        reproduced = reproduce_exhibit(each, out, changes, **means)
         if reproduced is None:
             print("Unfinished: the same command goes on where it was left off.")
             sys.exit(INTERRUPTED)

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from parsimon import runs, zoo
-from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, IN_FLIGHT, options
+from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, MEANS, means_of, options
 from parsimon.cli.show import PICTURE, RESULTS, show
 from parsimon.errors import InputError
+from parsimon.launch import Means
 from parsimon.report.table import TABLE_FILES
 from parsimon.spec import Spec
 
@@ -20,7 +21,7 @@ _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
 
 
 @click.command()
-@options(*HOW_TO_ATTACK, DOWNLOAD, IN_FLIGHT, FORMAT)
+@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, FORMAT)
 @click.option("--attack", default="parsimonious", show_default=True, help=ATTACK_HELP)
 @click.argument("spec", required=False, type=click.Path(path_type=Path), metavar="[SPEC.toml]")
 @click.pass_context
@@ -31,7 +32,6 @@ def run(
     attack: str,
     out: Path | None,
     download: bool,
-    in_flight: int | None,
     form: str,
     **settings: Any,
 ) -> None:
@@ -48,23 +48,22 @@ def run(
     parsimon run --attack parsimonious,behaviour=published,block=8
     parsimon run experiment.toml --out results
     """
+    means = means_of(settings)
     if spec is None:
         described = Spec(attacks=(attack,), **settings)
     else:
         _refuse_both(context, spec)
         described = Spec.read(spec)
-    _store_and_show(described, out, download, in_flight, form)
+    _store_and_show(described, out, download, form, means)
 
 
 @click.command()
-@options(*HOW_TO_ATTACK, DOWNLOAD, IN_FLIGHT, FORMAT)
+@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, FORMAT)
 @click.option(
     "--relative-to", metavar="ATTACK", help="Average queries over the images that this one fooled, too. [default: nes]"
 )
 @click.argument("attacks", nargs=-1, metavar="[ATTACK]...")
-def compare(
-    attacks: tuple[str, ...], out: Path | None, download: bool, in_flight: int | None, form: str, **settings: Any
-) -> None:
+def compare(attacks: tuple[str, ...], out: Path | None, download: bool, form: str, **settings: Any) -> None:
     """Several attacks on the same images of the same model, in one table.
 
     Without arguments those of the paper: parsimonious, bandits, nes, and pgd as the white-box line. An ATTACK is one of
@@ -76,32 +75,33 @@ def compare(
     parsimon compare parsimonious square signhunter --budget 5000
     parsimon compare bandits bandits,strict=true nes:imagenet-0.05 --model model.onnx --data images.npz
     """
-    _store_and_show(Spec(attacks=attacks or _OF_THE_PAPER, **settings), out, download, in_flight, form)
+    means = means_of(settings)
+    _store_and_show(Spec(attacks=attacks or _OF_THE_PAPER, **settings), out, download, form, means)
 
 
 @click.command()
-@options(IN_FLIGHT, FORMAT)
+@options(*MEANS, FORMAT)
 @click.argument("folder", type=click.Path(path_type=Path))
-def resume(folder: Path, in_flight: int | None, form: str) -> None:
+def resume(folder: Path, form: str, **means: Any) -> None:
     """Go on with a run where it was left off, in the middle of an image if need be.
 
     No query that was answered is asked again. A run that is over is shown again.
     """
-    show(runs.resume(folder, in_flight=in_flight), folder, form)
+    show(runs.resume(folder, **means), folder, form)
 
 
 def _refuse_both(context: click.Context, spec: Path) -> None:
     """A file describes the whole run: an option beside it would be lost or would make the file a lie."""
-    free = {"spec", "out", "download", "in_flight", "form"}
+    free = {"spec", "out", "download", "form", *Means.__annotations__}
     for name in context.params:
         if name not in free and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise InputError(f"{spec} describes the run, so --{name.replace('_', '-')} must be set there")
 
 
-def _store_and_show(spec: Spec, out: Path | None, download: bool, in_flight: int | None, form: str) -> None:
+def _store_and_show(spec: Spec, out: Path | None, download: bool, form: str, means: Means) -> None:
     folder = _results_folder(out)
     zoo.ensure([spec.model, spec.data], download=download)
-    show(runs.run(spec, folder, in_flight=in_flight), folder, form)
+    show(runs.run(spec, folder, **means), folder, form)
 
 
 def _results_folder(out: Path | None) -> Path:

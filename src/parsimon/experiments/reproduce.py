@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from parsimon import runs
 from parsimon.api import named_rows
@@ -17,6 +17,7 @@ from parsimon.errors import require
 from parsimon.experiments import Exhibit, Planned
 from parsimon.experiments.surrogate import OverPixels, climb
 from parsimon.experiments.views import Done, View, view
+from parsimon.launch import Means
 from parsimon.report.figures import save
 from parsimon.report.table import write_tables
 from parsimon.result import Comparison
@@ -31,16 +32,15 @@ class Reproduced(NamedTuple):
     folder: Path
 
 
-def reproduce(
-    exhibit: Exhibit, out: Path, changes: Mapping[str, Any], *, in_flight: int | None = None
-) -> Reproduced | None:
+def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **means: Unpack[Means]) -> Reproduced | None:
     """Run what is missing of an exhibit, and write its tables and figures; None after an interruption.
 
     Args:
         exhibit: Of the paper.
         out: Where all runs and exhibits are kept.
         changes: What is to differ from the paper's protocol: settings of `Spec`, such as images and budget.
-        in_flight: As for `parsimon.attack`.
+        means: As for `parsimon.attack`. Figures 1 and 2 are made in this process all the same: their searches leave
+            what they find where they run.
     """
     if exhibit.shows != "table":
         require("matplotlib", "plot")  # said now, not after days of work
@@ -49,7 +49,7 @@ def reproduce(
     all_done = []
     for planned in exhibit.runs:
         scaled = replace(planned, spec=replace(planned.spec, **changes))
-        done = _climbed(exhibit, scaled, in_flight) if exhibit.climbs else _stored(scaled, out, in_flight)
+        done = _climbed(exhibit, scaled, means.get("in_flight")) if exhibit.climbs else _stored(scaled, out, means)
         if done is None:
             return None
         all_done.append(done)
@@ -63,9 +63,9 @@ def reproduce(
     return Reproduced(shown, folder)
 
 
-def _stored(planned: Planned, out: Path, in_flight: int | None) -> Done | None:
+def _stored(planned: Planned, out: Path, means: Means) -> Done | None:
     folder = out / "runs" / f"{planned.name}-{planned.spec.hash}"
-    comparison = runs.run(planned.spec, folder, in_flight=in_flight)
+    comparison = runs.run(planned.spec, folder, **means)
     if comparison.unfinished or len(comparison.results) < len(planned.spec.attacks):
         return None
     return Done(planned, comparison, {}, runs.classes_of(folder))

@@ -1,0 +1,143 @@
+"""What workers bring and cost: the speed of two beside one, and what the driver pays for a report and an image.
+
+python benchmarks/workers.py          processes; about two minutes
+python benchmarks/workers.py --ray    the same of Ray actors, on a cluster that is started here
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from parsimon import Parsimonious, Threat, zoo
+from parsimon.checks import classify
+from parsimon.engine import Step
+from parsimon.oracles import as_oracle
+from parsimon.protocol import Task
+from parsimon.workers import Crew, Driver, Plan
+from parsimon.workers.processes import Processes
+from parsimon.workers.worker import Request
+
+IMAGES, BUDGET, BATCH, REPEATS = 256, 300, 64, 5
+PLAN = Plan(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
+
+
+def tasks() -> list[Task]:
+    images, labels = zoo.images()
+    oracle = as_oracle("robust")
+    starts = range(0, 2 * IMAGES, BATCH)
+    seen = np.concatenate([classify(oracle, images[start : start + BATCH], BATCH).argmax(1) for start in starts])
+    correct = np.flatnonzero(seen == labels[: len(seen)])[:IMAGES].tolist()
+    return [Task(index, images[index], int(labels[index])) for index in correct]
+
+
+def timed(crew: Crew, images: list[Task]) -> tuple[float, float, int]:
+    """Queries a second, the driver's seconds of processor time for a report, and the queries."""
+    reports = 0
+
+    def count(_: Step) -> None:
+        nonlocal reports
+        reports += 1
+
+    driver = Driver(crew, replace(PLAN, in_flight=PLAN.in_flight // len(crew.workers)))
+    began, used = time.perf_counter(), time.process_time()
+    list(driver.run(images, count))
+    seconds = time.perf_counter() - began
+    return driver.tally.queries / seconds, (time.process_time() - used) / reports, driver.tally.queries
+
+
+def scaling(make: Callable[[int], Any]) -> None:
+    """One worker and two in turns, both started before, the best of each: what else runs here only ever slows down."""
+    images = tasks()
+    with ExitStack() as stack:
+        crews = {}
+        for count in (1, 2):
+            began = time.perf_counter()
+            crews[count] = stack.enter_context(make(count))
+            timed(crews[count], images[:8])
+            print(f"{count} workers have answered {time.perf_counter() - began:.1f} s after they were asked for")
+        best: dict[int, float] = {1: 0, 2: 0}
+        costs, bare = [], []
+        for _ in range(REPEATS):
+            for count, crew in crews.items():
+                speed, cost, queries = timed(crew, images)
+                best[count] = max(best[count], speed)
+                costs.append(cost)
+                print(f"  {count} workers: {speed:,.0f} queries/s ({queries:,} queries)", flush=True)
+            bare.append(bare_ratio())
+    print(f"two workers do {best[2] / best[1]:.2f} times what one does (best of {REPEATS} each)")
+    print(f"two processes of bare model calls: {max(bare):.2f} times what one does (best of {REPEATS})")
+    print(f"driver: {1e3 * statistics.median(costs):.2f} ms of processor time for a report of {BATCH} queries")
+
+
+def bare_ratio() -> float:
+    """The model calls of two processes at once beside those of one: what this machine has to give at this moment."""
+    speeds = []
+    for count in (1, 2):
+        with get_context("spawn").Pool(count) as pool:
+            pool.map(_calls, [0.1] * count, chunksize=1)
+            speeds.append(sum(pool.map(_calls, [4.0] * count, chunksize=1)))
+    return speeds[1] / speeds[0]
+
+
+def _calls(seconds: float) -> float:
+    oracle, batch = as_oracle("robust"), zoo.images()[0][:BATCH]
+    calls, began = 0, time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        oracle(batch)
+        calls += 1
+    return calls / (time.perf_counter() - began)
+
+
+def costs(crew: Crew) -> None:
+    """What a request costs that has nothing to do, and one more image with it."""
+    (worker,) = crew.workers
+
+    def cost(request: Request, repeats: int = 200) -> tuple[float, float]:
+        """Seconds for a request and its answer, and the driver's processor time in them."""
+        walls, used = [], time.process_time()
+        for _ in range(repeats):
+            began = time.perf_counter()
+            crew.ask(worker, request)
+            list(crew.answers())
+            walls.append(time.perf_counter() - began)
+        return 1e3 * statistics.median(walls), 1e3 * (time.process_time() - used) / repeats
+
+    # An attack that is begun and stopped at once: its images travel, and are left alone.
+    idle = Request(plan=replace(PLAN, in_flight=1), stop=True)
+    cost(idle, 1)
+    wall, used = cost(idle)
+    print(f"a request and its answer: {wall:.2f} ms, of which the driver computes {used:.2f} ms")
+    for side in (32, 299):
+        image = Task(0, np.zeros((3, side, side), np.float32), 0)
+        more_wall, more_used = cost(idle._replace(tasks=(image,)))
+        more = f"{more_wall - wall:.2f} ms more, of which the driver computes {more_used - used:.2f} ms"
+        print(f"an image of {side} x {side} with it: {more}")
+
+
+def main() -> None:
+    make: Callable[[int], Any] = lambda count: Processes("robust", count)  # noqa: E731
+    if "--ray" in sys.argv:
+        import ray
+
+        from parsimon.workers.cluster import Cluster
+
+        began = time.perf_counter()
+        ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        print(f"a Ray cluster has started in {time.perf_counter() - began:.1f} s")
+        make = lambda count: Cluster("robust", count, "local")  # noqa: E731
+    with make(1) as crew:
+        costs(crew)
+    scaling(make)
+
+
+if __name__ == "__main__":
+    main()

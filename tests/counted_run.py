@@ -1,0 +1,150 @@
+"""Runs of `counted_network` by the command, in processes of their own, and what these were shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import counted_network
+from counted_network import CHECKS, SHAPE
+from parsimon.spec import Spec
+from parsimon.testing import Network
+
+# Uncharged evaluations, probes outside the ball and gradients among them: all that must travel.
+ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square")
+
+
+def undisturbed(folder: Path) -> Run:
+    """A run of one process that nothing disturbs, in a folder where others of the same spec can be begun."""
+    # Workers elsewhere know nothing of where the tests lie, but they work in the folder of the run.
+    shutil.copy(counted_network.__file__, folder)
+    images = np.random.default_rng(1).random((12, *SHAPE), dtype=np.float32)
+    np.savez(folder / "data.npz", images=images, labels=Network(SHAPE)(images).argmax(axis=1))
+    spec = Spec(attacks=ATTACKS, model="counted_network:build", data="data.npz", eps="0.02", budget=70, batch_size=8)
+    (folder / "spec.toml").write_text(spec.toml())
+    run = Run(folder, "whole")
+    run.go()
+    return run
+
+
+class Run:
+    """A run in a folder, and what its processes were shown."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder / name
+        self.environment = dict(os.environ)
+        self._log, self._come = folder / f"{name}.log", folder / f"{name}.come"
+        self._read = 0
+        self.calls: list[tuple[int, list[str]]] = []  # which process, and the rows of a call for a search
+
+    def go(self, *means: str, moment: str = "//0", code: int = 0) -> str:
+        """Begin the run or go on with it until its process ends; what it says on standard error."""
+        process = self.start(*means, moment=moment)
+        return self.end(process, code)
+
+    def start(self, *means: str, moment: str = "//0") -> subprocess.Popen[str]:
+        begun = (self.folder / "spec.toml").exists()
+        arguments = ["resume", self.folder.name] if begun else ["run", "spec.toml", "--out", self.folder.name]
+        watch = {"log": str(self._log), "moment": moment, "test": os.getpid(), "come": str(self._come)}
+        (self.folder.parent / "counted_network.json").write_text(json.dumps(watch))
+        self._come.unlink(missing_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "10", *means],
+            cwd=self.folder.parent,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # so that Ctrl-C can be sent to all its processes, as a terminal does
+        )
+
+    def moment(self, process: subprocess.Popen[str]) -> int:
+        """Wait for the moment; in which process it has come."""
+        while not (self._come.exists() and self._come.read_text()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.001)
+        return int(self._come.read_text())
+
+    def end(self, process: subprocess.Popen[str], code: int = 0) -> str:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == code, out + err
+        assert "Traceback" not in err
+        wait_until_gone(process.pid)
+        lines = [line.split() for line in self._log.read_text().splitlines()][self._read :]
+        self._read += len(lines)
+        alone = {int(line[0]) for line in lines} == {process.pid}
+        mine = [line for line in lines if int(line[0]) == process.pid]
+        others = [line for line in lines if int(line[0]) != process.pid]
+        assert len(mine) >= CHECKS["shown"]
+        assert alone or len(mine) == CHECKS["shown"]
+        self.calls += [(int(line[0]), line[1:]) for line in (mine[CHECKS["shown"] :] if alone else others)]
+        return err
+
+    @property
+    def shown(self) -> Counter[str]:
+        return Counter(row for _, rows in self.calls for row in rows)
+
+    def last_calls(self, count: int = 1) -> Counter[str]:
+        """The rows of the last calls of each process, and so what may have been asked again if it was killed."""
+        of_each = defaultdict(list)
+        for process, rows in self.calls:
+            of_each[process].append(rows)
+        return Counter(row for calls in of_each.values() for rows in calls[-count:] for row in rows)
+
+    @property
+    def outcomes(self) -> list[Any]:
+        return self._rows("SELECT * FROM outcomes ORDER BY attack, image")
+
+    @property
+    def files(self) -> list[bytes]:
+        return [(self.folder / name).read_bytes() for name in ("results.csv", "table.md", "table.tex", "examples.png")]
+
+    def _rows(self, query: str) -> list[Any]:
+        with closing(sqlite3.connect(self.folder / "run.sqlite")) as database:
+            return database.execute(query).fetchall()
+
+    def assert_same(self, whole: Run, again: Counter[str]) -> None:
+        """The results of the other, and nothing asked twice but what may have been in work at a kill.
+
+        Parsimonious asks for several points at once. Those behind a success may be shown or not, as batches fall, and
+        are not counted; they too are asked no more than once.
+        """
+        assert self.outcomes == whole.outcomes
+        assert self.files == whole.files
+        assert self._rows("SELECT * FROM journal") == []
+        more = self.shown - again - whole.shown
+        assert [row for row, times in more.items() if times > 1 or row in whole.shown] == []
+        ((counted,),) = self._rows("SELECT SUM(queries + uncharged) FROM outcomes")
+        assert counted <= self.shown.total()
+
+
+def wait_until_gone(group: int) -> None:
+    """No process of a run outlives it for long."""
+    for _ in range(600):
+        if not members_of(group):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"processes of the run have stayed behind: {members_of(group)}")
+
+
+def members_of(group: int) -> list[str]:
+    """The living processes of a group; some may be dead, and only wait for their parent to take notice."""
+    members = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended just now
+            name, _, rest = path.read_text().rpartition(")")
+            state, _, its_group = rest.split()[:3]
+            if int(its_group) == group and state != "Z":
+                members.append(name)
+    return members

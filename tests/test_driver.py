@@ -1,0 +1,182 @@
+"""The driver: whichever worker an image goes to, and whichever workers are lost, its result is the engine's own."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsimon import Threat
+from parsimon.attacks.named import open_attack
+from parsimon.engine import Step, Tally
+from parsimon.errors import ModelError, WorkerError
+from parsimon.protocol import Attack, Outcome, Scene, Search, Told
+from parsimon.testing import Network, tasks_for
+from parsimon.testing.model import Recording
+from parsimon.workers.driver import Driver, Lost
+from parsimon.workers.worker import Plan, Report, Request, Worker
+
+SHAPE = (3, 8, 8)
+THREAT = Threat(0.02)
+TASKS = tasks_for(SHAPE, THREAT, 24)
+
+
+class Room:
+    """A crew in this process: its workers answer in any order, and are lost at any moment."""
+
+    def __init__(self, count: int, *, losses: int = 0, seed: int = 0) -> None:
+        self.given: dict[int, list[int]] = defaultdict(list)  # how many tasks each worker was given, time after time
+        self.shown: list[bytes] = []
+        self.unseen: list[bytes] = []  # rows that were shown, but of which a lost worker did not report
+        self._workers = {worker: Worker(Recording(SHAPE)) for worker in range(count)}
+        self._requests: dict[int, deque[bytes]] = {worker: deque() for worker in range(count)}
+        self._losses, self._random = losses, random.Random(seed)
+
+    @property
+    def workers(self) -> Collection[int]:
+        return list(self._workers)
+
+    def ask(self, worker: int, request: Request) -> None:
+        if request.tasks:
+            self.given[worker].append(len(request.tasks))
+        self._requests[worker].append(pickle.dumps(request))
+
+    def answers(self) -> Iterator[tuple[int, Report | Lost]]:
+        worker = self._random.choice([worker for worker, requests in self._requests.items() if requests])
+        oracle = self._workers[worker]._oracle
+        assert isinstance(oracle, Recording)
+        report = pickle.dumps(self._workers[worker].answer(pickle.loads(self._requests[worker].popleft())))
+        rows = [image.tobytes() for image in oracle.rows]
+        oracle.rows.clear()
+        self.shown += rows
+        if self._losses and self._random.random() < 0.1:
+            self._losses -= 1
+            self.unseen += rows
+            del self._workers[worker], self._requests[worker]
+            yield worker, Lost("it was time")
+        else:
+            yield worker, pickle.loads(report)
+
+
+def plan(attack: str = "parsimonious", in_flight: int = 6) -> Plan:
+    return Plan(open_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
+
+
+@cache
+def alone(attack: str) -> tuple[dict[int, Outcome], Tally, Counter[bytes]]:
+    """What one engine comes to, and the rows that it shows."""
+    oracle = Recording(SHAPE)
+    engine = plan(attack, 256).engine(oracle)
+    outcomes = {outcome.index: outcome for outcome in engine.run(TASKS)}
+    return outcomes, engine.tally, Counter(image.tobytes() for image in oracle.rows)
+
+
+@settings(max_examples=30)
+@given(
+    attack=st.sampled_from(["parsimonious", "nes,samples=10", "bandits", "pgd,steps=10", "square"]),
+    count=st.integers(1, 5),
+    survivors=st.integers(1, 5),
+    in_flight=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+)
+def test_outcomes_are_the_engines_own_whoever_is_lost(
+    attack: str, count: int, survivors: int, in_flight: int, seed: int
+) -> None:
+    expected, tally, once = alone(attack)
+    room = Room(count, losses=max(0, count - survivors), seed=seed)
+    driver = Driver(room, plan(attack, in_flight))
+    found = [(outcome.index, outcome) for outcome in driver.run(TASKS)]
+    assert len(found) == len(TASKS)
+    assert dict(found) == expected
+    assert driver.tally.queries == tally.queries
+    assert (driver.tally.ended, driver.tally.successes) == (tally.ended, tally.successes)
+    assert driver.tally.rows == len(room.shown) - len(room.unseen)
+    # Beyond what a lost worker did not report, only points behind a success in the same breath differ, by batches.
+    more = Counter(room.shown) - Counter(room.unseen) - once
+    assert all(row not in once and times == 1 for row, times in more.items())
+
+
+def test_few_images_are_spread_over_all_workers() -> None:
+    room = Room(4)
+    list(Driver(room, plan(in_flight=256)).run(TASKS))
+    assert len(room.given) == 4
+    assert max(sizes[0] for sizes in room.given.values()) == len(TASKS) / 4
+
+
+def test_a_worker_holds_no_more_than_it_has_room_for() -> None:
+    room = Room(2)
+    driver = Driver(room, plan(in_flight=3))
+    held = []
+
+    def look(_: Step) -> None:
+        held.append([len(hand.images) for hand in driver._hands.values()])
+
+    list(driver.run(TASKS, look))
+    assert max(max(counts) for counts in held) == 3
+
+
+def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_told_is_lost() -> None:
+    whole = {outcome.index: outcome for outcome in Driver(Room(2), plan()).run(TASKS)}
+    room = Room(2)
+    driver = Driver(room, plan())
+    told: list[Told] = []
+
+    def stop_soon(step: Step) -> None:
+        told.extend(step.told)
+        if driver.tally.calls == 40:
+            driver.stop()
+
+    found = {outcome.index: outcome for outcome in driver.run(TASKS, stop_soon)}
+    interrupted = [outcome for outcome in found.values() if outcome.ended == "interrupted"]
+    assert 0 < len(interrupted) < len(found) < len(TASKS)
+    for outcome in found.values():
+        if outcome.ended != "interrupted":
+            assert outcome == whole[outcome.index]
+    for outcome in interrupted:
+        assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+
+
+def test_a_driver_without_workers_says_so() -> None:
+    with pytest.raises(WorkerError, match=r"no worker is left: the last one was lost \(it was time\)"):
+        list(Driver(Room(2, losses=2), plan()).run(TASKS))
+
+
+class UnsendableError(Exception):
+    """Its arguments are not those that it is made with, so it cannot be sent as it is."""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__(f"{left} {right}")
+
+
+@dataclass(frozen=True)
+class Broken(Attack):
+    error: Exception
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        raise self.error
+        yield
+
+
+def test_an_error_of_any_kind_comes_back_as_a_report() -> None:
+    def error_of(attack: Attack) -> Exception | None:
+        worker = Worker(Network(SHAPE))
+        worker.answer(Request(plan=replace(plan(), attack=attack)))
+        return worker.answer(Request(TASKS)).error
+
+    wrong = error_of(Broken(KeyError("no such block")))
+    assert isinstance(wrong, KeyError)
+    assert "In a worker:" in wrong.__notes__[0]
+    wrong = error_of(Broken(UnsendableError("too", "bright")))
+    assert isinstance(wrong, WorkerError)
+    assert str(wrong) == "a worker failed: UnsendableError: too bright"
+    wrong = Worker("nowhere.onnx").answer(Request(plan=plan())).error
+    assert isinstance(wrong, ModelError)
+    assert "there is no model file nowhere.onnx" in str(wrong)
