@@ -26,7 +26,7 @@ from parsimon.workers import Crew, Driver, Plan
 from parsimon.workers.processes import Processes
 from parsimon.workers.worker import Request
 
-IMAGES, BUDGET, BATCH, REPEATS = 256, 300, 64, 5
+IMAGES, BUDGET, BATCH, LARGE_BATCH, REPEATS = 256, 300, 64, 256, 5
 PLAN = Plan(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
 
 
@@ -39,7 +39,7 @@ def tasks() -> list[Task]:
     return [Task(index, images[index], int(labels[index])) for index in correct]
 
 
-def timed(crew: Crew, images: list[Task]) -> tuple[float, float, int]:
+def timed(crew: Crew, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
     """Queries a second, the driver's seconds of processor time for a report, and the queries."""
     reports = 0
 
@@ -47,7 +47,7 @@ def timed(crew: Crew, images: list[Task]) -> tuple[float, float, int]:
         nonlocal reports
         reports += 1
 
-    driver = Driver(crew, replace(PLAN, in_flight=PLAN.in_flight // len(crew.workers)))
+    driver = Driver(crew, replace(PLAN, batch_size=batch, in_flight=PLAN.in_flight // len(crew.workers)))
     began, used = time.perf_counter(), time.process_time()
     list(driver.run(images, count))
     seconds = time.perf_counter() - began
@@ -73,9 +73,11 @@ def scaling(make: Callable[[int], Any]) -> None:
                 costs.append(cost)
                 print(f"  {count} workers: {speed:,.0f} queries/s ({queries:,} queries)", flush=True)
             bare.append(bare_ratio())
+        of_large = [timed(crews[2], images, LARGE_BATCH)[1] for _ in range(2)]
     print(f"two workers do {best[2] / best[1]:.2f} times what one does (best of {REPEATS} each)")
     print(f"two processes of bare model calls: {max(bare):.2f} times what one does (best of {REPEATS})")
-    print(f"driver: {1e3 * statistics.median(costs):.2f} ms of processor time for a report of {BATCH} queries")
+    for batch, driver in ((BATCH, costs), (LARGE_BATCH, of_large)):
+        print(f"driver: {1e3 * statistics.median(driver):.2f} ms of processor time for a report of {batch} queries")
 
 
 def bare_ratio() -> float:

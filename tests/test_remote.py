@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parsimon
+from parsimon import runs
 from parsimon.errors import InputError, MissingExtraError, ModelError, OutageError
 from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
 from parsimon.oracles.endpoint import as_file
@@ -25,6 +27,7 @@ from parsimon.oracles.partial import completed
 from parsimon.oracles.remote import HEADERS, headers_from_environment
 from parsimon.oracles.server import ServerSettings, _address, _settings
 from parsimon.protocol import Traffic
+from parsimon.spec import Spec
 from parsimon.threat import Threat
 from running_servers import SCRIPTS, free_port, listens, proxy, wait_until
 from small_model import IMAGES, LABELS, attack, linear, softmax
@@ -93,6 +96,66 @@ def test_faults_on_the_way_change_nothing(port: int, tmp_path: Path) -> None:
     assert len({each["fault"] for each in shown}) > 4
     assert oracle.traffic.attempted == sum(each["rows"] for each in shown)
     assert oracle.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
+
+
+@pytest.fixture
+def by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
+    """The endpoint's model as a worker can open it: by the name of a function in the working folder."""
+    module = """
+    import json, os
+    from parsimon.oracles import HttpOracle, Pace, Request
+
+    def classify(images):
+        body = yield Request(f"http://127.0.0.1:{os.environ['PORT']}/scores", json.dumps(images.tolist()).encode())
+        return json.loads(body)["scores"]
+
+    def build():
+        return HttpOracle(classify, Pace(batch=2, patience=0.5))
+    """
+    (tmp_path / "behind_http.py").write_text(dedent(module))
+    monkeypatch.chdir(tmp_path)
+
+    def at(port: int) -> str:
+        monkeypatch.setenv("PORT", str(port))
+        return "behind_http:build"
+
+    return at
+
+
+def test_what_workers_send_adds_up(port: int, tmp_path: Path, by_name: Callable[[int], str]) -> None:
+    faults = ("--share", "0.2", "--faults", "reset,503", "--seed", "1")
+    alone = HttpOracle(scores_at(port))
+    queries = attack(alone).traffic.answered
+    clean = alone.traffic.answered - queries  # of the checks before, which are no queries
+    with proxy("http", port, tmp_path, *faults) as between:
+        there = attack(by_name(between.port), workers=2)
+        shown = between.shown
+    assert there.outcomes == attack().outcomes
+    assert there.traffic.answered == there.tally.rows
+    assert there.traffic.answered + clean == sum(each["rows"] for each in shown if not each["fault"])
+    assert there.traffic.answered < there.traffic.attempted <= sum(each["rows"] for each in shown) - clean
+
+
+def test_what_workers_send_in_vain_is_counted_and_the_run_goes_on_from_there(
+    port: int, tmp_path: Path, by_name: Callable[[int], str]
+) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    folder, spec = tmp_path / "run", Spec(data="data.npz", model=by_name(port), eps="0.02", budget=20)
+    runs.run(spec, tmp_path / "undisturbed", progress=False)
+    with proxy("http", port, tmp_path, "--die-after", "14") as between:
+        by_name(between.port)
+        with pytest.raises(OutageError, match="paused, and all that it was told is saved"):
+            runs.run(spec, folder, workers=2, progress=False)
+    (paused,) = runs.load(folder).results.values()
+    by_name(port)
+    (resumed,) = runs.resume(folder, workers=2, progress=False).results.values()
+    (undisturbed,) = runs.load(tmp_path / "undisturbed").results.values()
+    assert resumed.outcomes == undisturbed.outcomes
+    before, after = paused.traffic, resumed.traffic
+    assert before is not None
+    assert after is not None
+    assert before.attempted > before.answered > 0
+    assert after.attempted - before.attempted == after.answered - before.answered
 
 
 def test_a_png_shows_the_image_as_it_is(port: int) -> None:
