@@ -43,6 +43,7 @@ bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/workers.py
 
 bench-peers: $(VENV)/.peers  ## Square beside two other implementations of it
 	$(BIN)/python benchmarks/square_peers.py
