@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +18,7 @@ import counted_network
 from counted_network import CHECKS, SHAPE
 from parsimon.spec import Spec
 from parsimon.testing import Network
+from run_folder import RunFolder
 
 # Uncharged evaluations, probes outside the ball and gradients among them: all that must travel.
 ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square")
@@ -38,7 +37,7 @@ def undisturbed(folder: Path) -> Run:
     return run
 
 
-class Run:
+class Run(RunFolder):
     """A run in a folder, and what its processes were shown."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -102,18 +101,6 @@ class Run:
             of_each[process].append(rows)
         return Counter(row for calls in of_each.values() for rows in calls[-count:] for row in rows)
 
-    @property
-    def outcomes(self) -> list[Any]:
-        return self._rows("SELECT * FROM outcomes ORDER BY attack, image")
-
-    @property
-    def files(self) -> list[bytes]:
-        return [(self.folder / name).read_bytes() for name in ("results.csv", "table.md", "table.tex", "examples.png")]
-
-    def _rows(self, query: str) -> list[Any]:
-        with closing(sqlite3.connect(self.folder / "run.sqlite")) as database:
-            return database.execute(query).fetchall()
-
     def assert_same(self, whole: Run, again: Counter[str]) -> None:
         """The results of the other, and nothing asked twice but what may have been in work at a kill.
 
@@ -122,7 +109,7 @@ class Run:
         """
         assert self.outcomes == whole.outcomes
         assert self.files == whole.files
-        assert self._rows("SELECT * FROM journal") == []
+        assert self.journal == []
         more = self.shown - again - whole.shown
         assert [row for row, times in more.items() if times > 1 or row in whole.shown] == []
         ((counted,),) = self._rows("SELECT SUM(queries + uncharged) FROM outcomes")

@@ -6,21 +6,20 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from parsimon.spec import Spec
+from run_folder import RunFolder
 from watched_network import SHAPE, Network
 
 BATCH = 8
@@ -87,7 +86,7 @@ class Life(NamedTuple):
         return "closing" if last.startswith(CLOSING) else "writing"
 
 
-class Run:
+class Run(RunFolder):
     """A run in a folder, and the processes that worked on it."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -161,25 +160,9 @@ class Run:
         return Counter(row for life in self.lives for row in life.unsaved)
 
     @property
-    def outcomes(self) -> list[Any]:
-        return self._rows("SELECT * FROM outcomes ORDER BY attack, image")
-
-    @property
-    def journal(self) -> list[Any]:
-        return self._rows("SELECT * FROM journal")
-
-    @property
     def evaluations(self) -> int:
         ((counted,),) = self._rows("SELECT SUM(queries + uncharged) FROM outcomes")
         return int(counted)
-
-    @property
-    def files(self) -> list[bytes]:
-        return [(self.folder / name).read_bytes() for name in ("results.csv", "table.md", "table.tex", "examples.png")]
-
-    def _rows(self, query: str) -> list[Any]:
-        with closing(sqlite3.connect(self.folder / "run.sqlite")) as database:
-            return database.execute(query).fetchall()
 
     def calls_in_the_journal(self) -> int:
         """Read in a copy, since SQLite mends a file that it opens."""
