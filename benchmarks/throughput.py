@@ -135,7 +135,7 @@ def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Con
     """`model`: "torch" or the name of a bundled network."""
 
     def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
-        opened = network() if model == "torch" else model
+        opened: Any = network() if model == "torch" else model
         start()
         result = parsimon.attack(opened, images, labels, EPS, attack=attack, budget=budget, workers=workers)
         assert np.isfinite(result.adversarial).all()

@@ -16,7 +16,7 @@ def keep_freed_memory() -> bool:
 
     A network that is called again and again frees what it allocates in each call. The C library gives large pieces back
     to the operating system at once, which then has to clear them for the next call: measured on small networks in
-    torch, two fifths of the time. What is kept is at most what one call takes.
+    torch, two fifths of the time. What is kept is at most what was in use at once.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
