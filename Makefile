@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-servers test-ray lint format bench bench-peers docs clean
+.PHONY: demo test test-slow test-servers test-ray lint format bench bench-peers bench-throughput docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -40,6 +40,7 @@ format: $(VENV)/.lint
 
 bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/store.py
@@ -47,6 +48,9 @@ bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 
 bench-peers: $(VENV)/.peers  ## Square beside two other implementations of it
 	$(BIN)/python benchmarks/square_peers.py
+
+bench-throughput: $(VENV)/.peers  ## how long an evaluation takes, beside the peers
+	$(BIN)/python benchmarks/throughput.py
 
 docs: $(VENV)/.docs  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict
@@ -69,7 +73,7 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
 
 # torchattacks pins a version of requests that nothing here needs.
 $(VENV)/.peers: $(VENV)/.test
-	$(INSTALL) pyautoattack==0.2.0 scipy tqdm
+	$(INSTALL) adversarial-robustness-toolbox==1.20.1 packaging pyautoattack==0.2.0 scipy tqdm
 	$(INSTALL) --no-deps torchattacks==3.5.1
 	touch $@
 

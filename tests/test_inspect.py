@@ -32,6 +32,7 @@ def test_everything_is_fine_with_the_bundled_network(bundled: Bundled) -> None:
         "determinism": "ok",
         "place in the batch": "ok",
         "size of the batch": "ok",
+        "speed": "ok",
         "clean accuracy": "ok",
     }
     assert "80.0%: 8 of 10" in found["clean accuracy"].sentence

@@ -127,6 +127,17 @@ def test_remembering_asks_for_the_same_sets_in_the_same_order_but_for_none_twice
 # --- families, evaluate and maximise ---------------------------------------------------------------------------------
 
 
+@every_search
+@property_test
+@given(problem=arbitrary_problems)
+def test_a_base_that_says_how_it_came_about_says_the_truth(
+    make_search: Callable[[Problem], SetSearch], problem: Problem
+) -> None:
+    for family in run(make_search(problem), problem.function).families:
+        if family.moved is not None:
+            np.testing.assert_array_equal(family.base, flipped(*family.moved))
+
+
 def test_a_family_is_its_base_with_one_flip_each() -> None:
     family = Family(mask_of([0], 3), flips=[2, 0])
     assert [set_of(mask) for mask in family.sets()] == [{0, 2}, set()]

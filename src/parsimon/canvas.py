@@ -75,10 +75,10 @@ class Canvas:
                 images.append(points.pixels[start:stop])
                 rows_of_images += range(len(places), len(places) + stop - start)
             else:
-                grid, base, blocks = points
+                grid, base, blocks, _ = points
                 drawn = self._base[place]
                 if drawn is None or drawn[1] is not base:
-                    self._move_base(place, grid, base, moves)
+                    self._move_base(place, points, moves)
                 if blocks:
                     shown = blocks[start:stop]
                     to = range(len(places) * self._pixels, (len(places) + len(shown)) * self._pixels, self._pixels)
@@ -106,14 +106,17 @@ class Canvas:
         flat = self._xp.reshape(batch, (len(places), -1))
         return np.asarray(to_device(~self._xp.all((flat >= low) & (flat <= high), axis=1), "cpu"))
 
-    def _move_base(self, place: int, grid: Grid, base: Mask, moves: _Strokes) -> None:
+    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> None:
         """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""
+        grid, base, _, moved = points
         drawn = self._base[place]
         self._base[place] = grid, base
         if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
-            changed = (drawn[1] != base).nonzero()[0]
-            if len(changed) * _WORTH_REPAINTING < grid.count:
-                blocks = changed.tolist()
+            if moved is not None and moved[0] is drawn[1]:
+                blocks = [moved[1]]
+            else:
+                blocks = (drawn[1] != base).nonzero()[0].tolist()
+            if len(blocks) * _WORTH_REPAINTING < grid.count:
                 moves.add(grid, [place * self._pixels] * len(blocks), blocks, self._other_side(place, drawn[1], blocks))
                 return
         inside = self._asarray(grid.stretch(base).reshape(-1))

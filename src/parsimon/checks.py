@@ -6,8 +6,10 @@ is wrong. `inspect` is `parsimon check`: it tells all that can be told of a mode
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +23,7 @@ from parsimon.threat import Scores, Threat, to_eight_bit
 
 ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length whose items are images
 
+_TIMED = 5  # model calls
 _NOISE = 1e-3  # scores that differ by less from call to call are a device's rounding; by more, the model is random
 
 
@@ -32,6 +35,7 @@ class Prepared:
     correct: NDArray[np.bool_]
     classes: int
     confidence: NDArray[np.float64]  # its probability of the predicted class
+    way: str | None = None  # how it is run, where it tells
 
     @property
     def accuracy(self) -> float:
@@ -71,7 +75,7 @@ def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threa
             "Check that labels belong to images, that classes are numbered as the model numbers them, and "
             "that the model expects images in [0, 1] (one that wants them normalised must do so itself)."
         )
-    return Prepared(predicted, correct, scores.shape[1], confidence)
+    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None))
 
 
 def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
@@ -234,7 +238,7 @@ def _findings(
         if again
         else "the same images get the same scores, bit for bit",
     )
-    place = _difference(classify(oracle, pixels[::-1], batch_size)[::-1], scores)
+    place = _difference(classify(oracle, pixels[::-1].copy(), batch_size)[::-1], scores)
     yield Finding(
         "place in the batch",
         "note" if place else "ok",
@@ -252,8 +256,26 @@ def _findings(
     else:
         sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
     yield Finding("size of the batch", "note" if alone and not oracle.fixed_batch else "ok", sentence)
+    if prepared.way is not None:
+        yield Finding("speed", "ok", _speed(oracle, prepared.way, pixels, batch_size))
     correct = int(prepared.correct.sum())
     yield Finding("clean accuracy", "ok", f"{prepared.accuracy:.1%}: {correct} of {len(images)} images can be attacked")
+
+
+def _speed(oracle: Any, way: str, pixels: NDArray[np.float32], batch_size: int) -> str:
+    """Milliseconds an image in full batches; beside them those of the plain way, where another was chosen."""
+    plain = getattr(oracle, "plain", oracle)
+    ways = [oracle] if plain.way == way else [oracle, plain]
+    seconds: list[list[float]] = [[] for _ in ways]
+    for _ in range(_TIMED + 1):  # in turns, so that both see the same state of the machine
+        for each, spent in zip(ways, seconds, strict=True):
+            began = time.perf_counter()
+            classify(each, pixels, batch_size)
+            spent.append(time.perf_counter() - began)
+    shown = batch_size if oracle.fixed_batch else len(pixels)
+    costs = [f"{1000 * median(spent[1:]) / shown:.3g} ms" for spent in seconds]  # without the first, which warms up
+    beside = "" if len(costs) == 1 else f"; {plain.way} alone: {costs[1]}"
+    return f"{costs[0]} an image in batches of {shown}, by {way}{beside}"
 
 
 def _difference(left: NDArray[Any], right: NDArray[Any]) -> float:

@@ -186,6 +186,14 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         store.know("confidence", prepared.confidence.tolist())
     for key, value in facts.items():
         store.hold(key, value)
+    if prepared.way is not None:
+        begun = store.known("way") or prepared.way
+        if begun != prepared.way:
+            raise InputError(
+                f"this run was begun with the model run by {begun}; here it would be run by {prepared.way}, which "
+                "rounds otherwise, so going on would mix results. Go on where it is run as before, or start a new run."
+            )
+        store.know("way", begun)
 
 
 def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:

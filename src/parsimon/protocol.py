@@ -39,12 +39,14 @@ Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
 class Corners(NamedTuple):
     """Corners of the ball: +eps on the blocks of a set, -eps elsewhere.
 
-    For each flip, the base with that one block flipped; without flips, the base alone.
+    For each flip, the base with that one block flipped; without flips, the base alone. A base that is another with one
+    block flipped may say so in `moved`, which saves the canvas a comparison.
     """
 
     grid: Grid
     base: Mask
     flips: Sequence[int] = ()
+    moved: tuple[Mask, int] | None = None
 
     @property
     def size(self) -> int:

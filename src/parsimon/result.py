@@ -111,7 +111,8 @@ class Comparison:
             Entry(name, result.outcomes, result.budget, result.threat.loss, result.attack.white_box, result.traffic)
             for name, result in self.results.items()
         ]
-        return comparison_table(first.threat, entries, self.relative_to, first.prepared.accuracy)
+        seen = first.prepared
+        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, seen.way)
 
     def paired(self) -> dict[str, Paired]:
         """The first attack, a, against each of the others, b, on the same images.

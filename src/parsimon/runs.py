@@ -121,7 +121,8 @@ def load(folder: Path) -> Comparison:
             raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
         truth = np.asarray(store.known("labels"), np.intp)
         seen = np.asarray(predicted, np.intp)
-        prepared = Prepared(seen, seen == truth, store.known("classes"), np.asarray(store.known("confidence")))
+        confidence = np.asarray(store.known("confidence"))
+        prepared = Prepared(seen, seen == truth, store.known("classes"), confidence, store.known("way"))
         results = {}
         for name, attack in rows.items():
             ended = store.outcomes(name)

@@ -31,12 +31,14 @@ Values = NDArray[np.float64]
 class Family(NamedTuple):
     """Sets to evaluate: for each flip, the base with that one element's membership flipped; without flips, the base.
 
-    A set whose value is below `adopted_from` does not become the working set by this reply (up to rounding).
+    A set whose value is below `adopted_from` does not become the working set by this reply (up to rounding). A base
+    that is another with one element flipped may say so in `moved`, which saves whoever follows it a comparison.
     """
 
     base: Mask
     flips: Sequence[int] = ()
     adopted_from: float = -math.inf
+    moved: tuple[Mask, int] | None = None
 
     def sets(self) -> Iterator[Mask]:
         for flip in self.flips:
@@ -135,12 +137,13 @@ def lazy_greedy(
     values = (yield Family(members, candidates)).tolist()  # lines 1 to 4
     heap = [(value - candidate, position) for position, candidate in enumerate(values)]  # (-gain, position)
     heapify(heap)
+    moved = None
     step, current = 0, [0] * len(candidates)  # a bound is current if it was computed for this step's set
     while heap and step != at_most:
         loss, position = heappop(heap)  # line 6
         top = heap[0][0] if heap else math.inf  # line 7
         if current[position] != step or (rule.ask_again and step > 0):
-            reply = yield Family(members, (candidates[position],), value - min(top, 0.0))
+            reply = yield Family(members, (candidates[position],), value - min(top, 0.0), moved)
             values[position] = float(reply[0])
             current[position] = step
             loss = value - values[position]
@@ -149,7 +152,8 @@ def lazy_greedy(
                 continue
         if loss >= 0 and not (rule.adopt_zero and loss == 0) and not (rule.force_first and step == 0):
             break  # lines 10 and 11
-        members, value = flipped(members, candidates[position]), values[position]  # lines 8 and 9
+        moved = members, candidates[position]
+        members, value = flipped(*moved), values[position]  # lines 8 and 9
         step += 1
     return Found(members, value)
 
@@ -209,9 +213,12 @@ def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]
             return found
         flips = family.flips
         if family.base is not base:
-            changed = family.base if base is None else family.base != base
-            for element in changed.nonzero()[0].tolist():
-                base_word ^= words[element]
+            if family.moved is not None and family.moved[0] is base:
+                base_word ^= words[family.moved[1]]
+            else:
+                changed = family.base if base is None else family.base != base
+                for element in changed.nonzero()[0].tolist():
+                    base_word ^= words[element]
             base = family.base
         if len(flips) == 1:  # most questions are single flips of something new: the quick way for them
             key = base_word ^ words[flips[0]]
@@ -221,8 +228,12 @@ def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]
                 continue
         keys = [base_word ^ words[flip] for flip in flips] or [base_word]
         unknown = [position for position, key in enumerate(keys) if key not in known]
+        if len(unknown) == len(keys):  # as most are
+            reply = yield family
+            known.update(zip(keys, reply.tolist(), strict=True))
+            continue
         if unknown:
-            answers = yield family._replace(flips=[flips[position] for position in unknown]) if flips else family
+            answers = yield family._replace(flips=[flips[position] for position in unknown])
             known.update(zip([keys[position] for position in unknown], answers.tolist(), strict=True))
         reply = np.array([known[key] for key in keys])
 

@@ -135,8 +135,8 @@ def asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Gene
     try:
         family = next(search)
         while True:
-            base, flips, adopted_from = family
-            reply = yield Ask(Corners(grid, base, flips), True, adopted_from if adopted_only else -math.inf)
+            base, flips, adopted_from, moved = family
+            reply = yield Ask(Corners(grid, base, flips, moved), True, adopted_from if adopted_only else -math.inf)
             family = search.send(reply.loss)
     except StopIteration as stop:
         found: Found = stop.value

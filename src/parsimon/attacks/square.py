@@ -9,6 +9,7 @@ for the same image twice).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,6 +67,6 @@ class Square(Attack):
 
     def _side(self, progress: float, height: int, width: int) -> int:
         """Of the window, after this part of the budget."""
-        halvings = sum(int(progress * 10_000) > after for after in _HALVED_AFTER)
+        halvings = bisect_left(_HALVED_AFTER, int(progress * 10_000))
         side = round(math.sqrt(self.share / 2**halvings * height * width))
         return max(1, min(side, height - 1, width - 1))

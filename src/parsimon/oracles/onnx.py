@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ class SessionOracle:
         batch, *shape = inputs[0].shape
         self._images_per_call = batch if isinstance(batch, int) else None
         self.image_shape = tuple(side if isinstance(side, int) else None for side in shape)
+
+    @property
+    def way(self) -> str:
+        """How the model is run."""
+        return f"ONNX Runtime on {self._session.get_providers()[0].removesuffix('ExecutionProvider')}"
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
         size = self._images_per_call
@@ -108,6 +114,15 @@ def _open(path: Path) -> Any:
     # The runtime has threads of its own, which do not heed what every other framework does.
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
     try:
-        return runtime.InferenceSession(str(path), options, providers=runtime.get_available_providers())
+        return runtime.InferenceSession(str(path), options, providers=_exact(runtime.get_available_providers()))
     except Exception as error:  # the runtime's errors have no common base of their own
         raise ModelError(f"{path} cannot be opened as an ONNX model: {first_line(error)}") from error
+
+
+def _exact(available: Collection[str]) -> list[Any]:
+    """Where the runtime may compute, in the order of preference: only where single precision is kept.
+
+    Others may take less without being asked, as CUDA would, too (TensorFloat-32). Whoever wants that makes a session.
+    """
+    cuda = ("CUDAExecutionProvider", {"use_tf32": "0"})
+    return [*([cuda] if cuda[0] in available else []), "CPUExecutionProvider"]

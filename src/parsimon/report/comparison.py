@@ -31,8 +31,22 @@ class Value(NamedTuple):
     interval: Interval | None = None
 
 
-def comparison_table(threat: Threat, entries: Sequence[Entry], relative_to: str | None, clean_accuracy: float) -> Table:
-    """Attacks on the same images. Those that see gradients come last, and no other is measured against them."""
+def comparison_table(
+    threat: Threat,
+    entries: Sequence[Entry],
+    relative_to: str | None,
+    clean_accuracy: float,
+    way: str | None = None,
+) -> Table:
+    """Attacks on the same images. Those that see gradients come last, and no other is measured against them.
+
+    Args:
+        threat: What all of them are allowed.
+        entries: The attacks.
+        relative_to: The one over whose successes queries are averaged once more.
+        clean_accuracy: Of the model, on all images that were given.
+        way: How the model was run.
+    """
     summaries = {entry.name: summarise(entry.outcomes, entry.budget) for entry in entries}
     reference = next((entry.outcomes for entry in entries if entry.name == relative_to), None)
     headers = ["attack", "success", "mean", "median", "mean of all"]
@@ -59,7 +73,8 @@ def comparison_table(threat: Threat, entries: Sequence[Entry], relative_to: str 
     goal = "targeted" if threat.targeted else "untargeted"
     images, budget = len(entries[0].outcomes), entries[0].budget
     title = f"eps {threat.eps * 255:.4g}/255, {goal}, {images:,} images, at most {budget:,} queries an image"
-    return Table(title, headers, groups, _notes(entries, summaries, relative_to, reference is not None, clean_accuracy))
+    notes = _notes(entries, summaries, relative_to, reference is not None, clean_accuracy)
+    return Table(title, headers, groups, notes if way is None else [*notes, f"Model run by {way}."])
 
 
 def column(

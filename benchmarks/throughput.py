@@ -1,0 +1,218 @@
+"""How long an evaluation takes beside the peers, each run as its users would run it: same network, images and budget.
+
+    make bench-throughput
+    python benchmarks/throughput.py [--images 128] [--budget 200] [--rounds 2] [--only NAME ...]
+
+The bundled robust network; its first correctly classified images; eps 8/255. Square: margin loss, first windows of 0.8.
+
+- torchattacks, pyautoattack and ART are given the network as a torch module and all images at once, and are called as
+  their documentation says;
+- the loop is the authors' procedure on a torch module: one image after another, at most 100 candidates in a model
+  call, most of the time one (`published_loop.py`);
+- parsimon is given the same torch module, and the same network as the ONNX file that it is, by `parsimon.attack`. With
+  `workers` it has a process for each core.
+
+Each runs in a process of its own, with one thread (OMP_NUM_THREADS=1) unless it says otherwise, and in turns, so that
+none gains by what another has set and all see the same state of the machine. What is measured begins after imports and
+loading, and ends when the adversarial images are there. Processor time is compared, which a busy machine changes least;
+of workers it is wall time, and it includes that they start.
+
+A query is an image shown to the network for whatever reason. ART shows each candidate several times, so what a whole
+evaluation takes is the second measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import parsimon
+from parsimon import Parsimonious, Threat, zoo
+from parsimon.attacks import Square
+from published_loop import Loop
+
+EPS, SHARE = 8 / 255, 0.8
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+# Attacks the images; the queries that it took, and how many images it fooled.
+Contestant = Callable[[Images, Labels, int], tuple[int, int]]
+
+
+def network() -> Any:
+    """The bundled network as it was trained, a torch module like any other, which counts what it is shown."""
+    import torch
+
+    sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "training")]
+    module: Any = import_module("hand_made").hand_made("robust")
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module, self.rows = module, 0
+
+        def forward(self, images: torch.Tensor) -> Any:
+            self.rows += len(images)
+            return self.module(images)
+
+    return Counting().eval()
+
+
+def fooled(model: Any, adversarial: Any, labels: Labels) -> int:
+    import torch
+
+    with torch.no_grad():
+        return int((model.module(torch.as_tensor(adversarial)).argmax(dim=1).numpy() != labels).sum())
+
+
+def peer(module: str, kind: str, call: str) -> Contestant:
+    """Of AutoAttack's family: torchattacks and pyautoattack."""
+
+    def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+        import torch
+
+        model = network()
+        attack = getattr(import_module(module), kind)(
+            model, norm="Linf", n_queries=budget - 1, eps=EPS, p_init=SHARE, loss="margin"
+        )
+        torch.manual_seed(0)
+        start()
+        adversarial = getattr(attack, call)(torch.from_numpy(images), torch.from_numpy(labels))
+        stop()
+        return model.rows, fooled(model, adversarial, labels)
+
+    return run
+
+
+def art(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+    import torch
+
+    evasion, classifiers = import_module("art.attacks.evasion"), import_module("art.estimators.classification")
+    model = network()
+    classifier = classifiers.PyTorchClassifier(
+        model, torch.nn.CrossEntropyLoss(), images.shape[1:], 10, clip_values=(0.0, 1.0), device_type="cpu"
+    )
+    attack = evasion.SquareAttack(
+        classifier, norm=np.inf, max_iter=budget - 1, eps=EPS, p_init=SHARE, batch_size=len(images), verbose=False
+    )
+    np.random.seed(0)
+    start()
+    adversarial = attack.generate(images, np.eye(10, dtype=np.float32)[labels])
+    stop()
+    return model.rows, fooled(model, adversarial, labels)
+
+
+def loop(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+    import torch
+
+    model = network()
+
+    def scores(pixels: Images) -> Any:
+        with torch.no_grad():
+            return model(torch.from_numpy(pixels)).numpy()
+
+    start()
+    successes = sum(
+        Loop(scores, Threat(EPS), image, int(label), number, budget, noise_side=32, block=4).run()
+        for number, (image, label) in enumerate(zip(images, labels, strict=True))
+    )
+    stop()
+    return model.rows, successes
+
+
+def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Contestant:
+    """`model`: "torch" or the name of a bundled network."""
+
+    def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+        opened: Any = network() if model == "torch" else model
+        start()
+        result = parsimon.attack(opened, images, labels, EPS, attack=attack, budget=budget, workers=workers)
+        assert np.isfinite(result.adversarial).all()
+        stop()
+        return opened.rows if model == "torch" else result.tally.rows, int(result.success.sum())
+
+    return run
+
+
+SQUARE = Square(SHARE)
+CONTESTANTS: dict[str, tuple[str, Contestant]] = {
+    "torchattacks": ("Square", peer("torchattacks.attacks.square", "Square", "__call__")),
+    "pyautoattack": ("Square", peer("pyautoattack.square", "SquareAttack", "perturb")),
+    "ART": ("Square", art),
+    "parsimon, torch": ("Square", ours(SQUARE, "torch")),
+    "parsimon, ONNX": ("Square", ours(SQUARE, "robust")),
+    "the loop": ("Parsimonious", loop),
+    "parsimon, torch, published": ("Parsimonious", ours(Parsimonious("published", block=4), "torch")),
+    "parsimon, ONNX, published": ("Parsimonious", ours(Parsimonious("published", block=4), "robust")),
+    "parsimon, ONNX, paper": ("Parsimonious", ours(Parsimonious(block=4), "robust")),
+    "parsimon, ONNX, published, 2 workers": (
+        "Parsimonious",
+        ours(Parsimonious("published", block=4), "robust", workers=2),
+    ),
+}
+
+_clock: list[float] = []
+
+
+def start() -> None:
+    _clock[:] = [time.process_time(), time.perf_counter()]
+
+
+def stop() -> None:
+    _clock[:] = [time.process_time() - _clock[0], time.perf_counter() - _clock[1]]
+
+
+def one(name: str, count: int, budget: int) -> None:
+    """In a process of its own: run a contestant and print what it took."""
+    images, labels = zoo.images()
+    chosen = np.flatnonzero(parsimon.attack("robust", images, labels, EPS, budget=1).attacked)[:count]
+    queries, successes = CONTESTANTS[name][1](images[chosen], labels[chosen], budget)
+    print(json.dumps({"cpu": _clock[0], "wall": _clock[1], "queries": queries, "fooled": successes}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How long an evaluation takes beside the peers.")
+    parser.add_argument("--images", type=int, default=128)
+    parser.add_argument("--budget", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=list(CONTESTANTS))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        one(arguments.one, arguments.images, arguments.budget)
+        return
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    same = ["--images", str(arguments.images), "--budget", str(arguments.budget)]
+    took: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.only}
+    for _ in range(arguments.rounds):
+        for name, runs in took.items():
+            said = subprocess.run(
+                [sys.executable, __file__, "--one", name, *same], env=environment, stdout=subprocess.PIPE, check=True
+            )
+            runs.append(json.loads(said.stdout.splitlines()[-1]))
+            print(name, runs[-1], flush=True)
+    print(f"{arguments.images} images, eps 8/255, at most {arguments.budget} queries an image")
+    for name, runs in took.items():
+        queries, fooled = runs[0]["queries"], runs[0]["fooled"]
+        cpu, wall = (median(run[clock] for run in runs) for clock in ("cpu", "wall"))
+        clock, seconds = ("wall", wall) if "workers" in name else ("processor", cpu)
+        print(
+            f"{CONTESTANTS[name][0]}, {name}: {queries:,.0f} queries, fooled {fooled:.0f}, "
+            f"{seconds:.1f} s ({clock}), {1000 * seconds / queries:.3f} ms a query",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The way in which a model is run: chosen by rule, told, the same for the whole of a run, and no other results."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import parsimon
+from hand_made import hand_made
+from parsimon import InputError, runs, zoo
+from parsimon.checks import inspect
+from parsimon.oracles import as_oracle
+from parsimon.oracles.onnx import _exact
+from parsimon.oracles.torch import TorchOracle
+from parsimon.protocol import Attack
+from parsimon.spec import Spec
+from parsimon.threat import Threat
+
+PLAIN, TURNED = "torch on cpu", "torch on cpu, channels last"
+
+
+def scores(oracle: Any, count: int = 8) -> Any:
+    return oracle(torch.from_numpy(zoo.images()[0][:count]))
+
+
+class Small(nn.Module):
+    """A convolutional network that counts the images that it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convolution = nn.Conv2d(3, 6, 3)
+        self.head = nn.Linear(6 * 30 * 30, 4)
+        self.rows = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.rows += len(images)
+        maps: torch.Tensor = self.convolution(images)
+        return self.scored(maps.relu())
+
+    def scored(self, maps: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(maps.flatten(1))
+        return result
+
+
+class Viewing(Small):
+    """Takes the order in memory for granted, as many networks do, and fails where it is another."""
+
+    def scored(self, maps: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(maps.view(len(maps), -1))
+        return result
+
+
+class Muddled(Small):
+    """Takes it for granted and does not notice: what lies in memory is read as if channels came first."""
+
+    def scored(self, maps: torch.Tensor) -> torch.Tensor:
+        as_stored = maps.as_strided(maps.shape, torch.empty(maps.shape).stride())
+        result: torch.Tensor = self.head(as_stored.flatten(1))
+        return result
+
+
+# --- no other results -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "attack"),
+    [("robust", parsimon.Parsimonious()), ("robust", parsimon.Square()), ("standard", parsimon.Parsimonious())],
+    ids=["robust-parsimonious", "robust-square", "standard-parsimonious"],
+)
+def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
+    images, labels = (array[:16] for array in zoo.images())
+    module = hand_made(name)
+    chosen, plain = (
+        parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100, batch_size=16)
+        for model in (module, TorchOracle(module, plain=True))
+    )
+    assert (chosen.prepared.way, plain.prepared.way) == (TURNED, PLAIN)
+    assert chosen.outcomes == plain.outcomes
+    assert chosen.success.any()
+
+
+# --- the rule -------------------------------------------------------------------------------------------------------
+
+
+def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
+    module = Small()
+    oracle = as_oracle(module)
+    first = scores(oracle)
+    assert oracle.way == TURNED  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(scores(oracle), first)  # chosen with the first images, not after them
+    np.testing.assert_allclose(first, scores(TorchOracle(module, plain=True)), atol=1e-6)
+    assert module.rows == (2 + 1 + 1) * 8  # it is the user's own module that is shown the images
+
+
+@pytest.mark.parametrize("kind", [Viewing, Muddled])
+def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Small]) -> None:
+    module = kind()
+    oracle = TorchOracle(module)
+    seen = scores(oracle)
+    assert oracle.way == PLAIN
+    with torch.no_grad():
+        np.testing.assert_array_equal(seen, module(torch.from_numpy(zoo.images()[0][:8])).numpy())
+    np.testing.assert_array_equal(scores(oracle), seen)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [nn.Sequential(nn.Flatten(), nn.Linear(3072, 4)), Small().double(), Small().bfloat16()],
+    ids=["linear", "double", "bfloat16"],
+)
+def test_what_would_not_gain_or_has_a_precision_of_its_own_is_run_as_it_is(module: nn.Module) -> None:
+    oracle = TorchOracle(module)
+    scores(oracle)
+    assert oracle.way == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("available", "chosen"),
+    [
+        (["CPUExecutionProvider"], ["CPUExecutionProvider"]),
+        (["CoreMLExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]),
+        (
+            ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"],
+            [("CUDAExecutionProvider", {"use_tf32": "0"}), "CPUExecutionProvider"],
+        ),
+    ],
+)
+def test_an_onnx_file_is_run_where_single_precision_is_kept(available: list[str], chosen: list[Any]) -> None:
+    assert _exact(available) == chosen
+
+
+# --- it is told, and kept to ----------------------------------------------------------------------------------------
+
+
+def test_a_table_says_how_the_model_was_run() -> None:
+    images, labels = (array[:4] for array in zoo.images())
+    assert "Model run by ONNX Runtime on CPU." in str(parsimon.attack("robust", images, labels, 0.03, budget=5))
+    function = parsimon.attack(as_oracle("robust").__call__, images, labels, 0.03, budget=5)
+    assert "Model run by" not in str(function)
+
+
+def test_a_check_measures_both_ways() -> None:
+    images, labels = zoo.images()
+
+    def speed(model: Any) -> str:
+        found = inspect(as_oracle(model), images[:4], labels[:4], Threat(0.02), 4)
+        return next(each.sentence for each in found if each.name == "speed")
+
+    assert f"ms an image in batches of 4, by {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
+    assert speed(TorchOracle(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
+    assert speed(zoo.path("robust")).endswith("by ONNX Runtime on CPU")
+
+
+MODEL = """
+import os
+
+from hand_made import hand_made
+from parsimon.oracles.torch import TorchOracle
+
+def build():
+    return TorchOracle(hand_made("robust"), plain="PLAIN" in os.environ)
+"""
+
+
+def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model_of_two_ways.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    images, labels = zoo.images()
+    np.savez("data.npz", images=images[:8], labels=labels[:8])
+    spec = Spec(model="model_of_two_ways:build", data="data.npz", images=2, budget=5, batch_size=4)
+    begun = runs.run(spec, tmp_path / "run")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("PLAIN", "")
+        with pytest.raises(InputError, match=rf"begun with the model run by {TURNED}; here .* by {PLAIN}, which"):
+            runs.resume(tmp_path / "run")
+    assert str(runs.resume(tmp_path / "run")) == str(begun)
+    assert f"Model run by {TURNED}." in str(runs.load(tmp_path / "run"))
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+CALLS = """
+import resource, sys
+import numpy as np
+from parsimon.oracles.memory import keep_freed_memory
+
+if sys.argv[1] == "kept":
+    assert keep_freed_memory()
+
+def call():
+    layers = [np.ones(2**20, np.float32) for _ in range(10)]
+
+call()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    call()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+def test_freed_memory_is_kept_for_the_next_call() -> None:
+    """The operating system hands out a page of new memory with a fault; memory that was kept costs none."""
+
+    def faults(mode: str) -> int:
+        said = subprocess.run([sys.executable, "-c", CALLS, mode], capture_output=True, text=True, check=True)
+        return int(said.stdout)
+
+    assert faults("kept") < faults("given back") / 10
