@@ -7,8 +7,8 @@ from its set takes a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import to_device
@@ -45,7 +45,8 @@ class Canvas:
         kwargs = {"dtype": self._xp.float32, "device": self._device}
         self._extremes = self._xp.empty((2, places, self._pixels), **kwargs)  # the ball's lowest and highest image
         self._drawn = self._xp.empty((places, self._pixels), **kwargs)
-        self._base: list[tuple[Grid, Mask] | None] = [None] * places  # what is drawn
+        self._base: list[_Base | None] = [None] * places  # what is drawn
+        self._atlas = _Atlas()
 
     def place(self, place: int, image: Image) -> None:
         """Put another image in a place."""
@@ -61,7 +62,7 @@ class Canvas:
 
         With it, which of the rows lie outside their ball; None where no part could.
         """
-        moves, flips = _Strokes(), _Strokes()
+        moves, flips = _Strokes([], [], []), _Strokes([], [], [])
         images: list[NDArray[np.float32]] = []
         rows_of_images: list[int] = []
         places: list[int] = []
@@ -75,14 +76,12 @@ class Canvas:
                 images.append(points.pixels[start:stop])
                 rows_of_images += range(len(places), len(places) + stop - start)
             else:
-                grid, base, blocks, _ = points
                 drawn = self._base[place]
-                if drawn is None or drawn[1] is not base:
-                    self._move_base(place, points, moves)
-                if blocks:
-                    shown = blocks[start:stop]
-                    to = range(len(places) * self._pixels, (len(places) + len(shown)) * self._pixels, self._pixels)
-                    flips.add(grid, to, shown, self._other_side(place, base, shown))
+                if drawn is None or drawn[1] is not points.base:
+                    drawn = self._move_base(place, points, moves)
+                if points.flips:
+                    to = len(places) * self._pixels
+                    self._flip(flips, place, drawn, points.flips[start:stop], to, self._pixels)
             places += [place] * (stop - start)
         padding = rows - len(places)
         places += places[:1] * padding
@@ -106,57 +105,87 @@ class Canvas:
         flat = self._xp.reshape(batch, (len(places), -1))
         return np.asarray(to_device(~self._xp.all((flat >= low) & (flat <= high), axis=1), "cpu"))
 
-    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> None:
+    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> _Base:
         """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""
         grid, base, _, moved = points
         drawn = self._base[place]
-        self._base[place] = grid, base
         if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
+            self._base[place] = now = grid, base, drawn[2]
             if moved is not None and moved[0] is drawn[1]:
                 blocks = [moved[1]]
             else:
                 blocks = (drawn[1] != base).nonzero()[0].tolist()
             if len(blocks) * _WORTH_REPAINTING < grid.count:
-                moves.add(grid, [place * self._pixels] * len(blocks), blocks, self._other_side(place, drawn[1], blocks))
-                return
+                self._flip(moves, place, drawn, blocks, place * self._pixels, 0)
+                return now
+        else:
+            self._base[place] = now = grid, base, self._atlas.first_of(grid)
         inside = self._asarray(grid.stretch(base).reshape(-1))
         low, high = self._extremes[0, place, :], self._extremes[1, place, :]
         self._drawn[place, :] = self._xp.where(inside, high, low)
+        return now
 
-    def _other_side(self, place: int, before: Mask, blocks: Sequence[int]) -> list[int]:
-        """For each block, where the image begins, among the extremes of all places, that it is flipped to."""
+    def _flip(self, strokes: _Strokes, place: int, drawn: _Base, blocks: Sequence[int], to: int, step: int) -> None:
+        """Paint blocks with the side of the ball that they are not drawn with, in the image at `to`, each a step on."""
+        _, before, first = drawn
         low, high = place * self._pixels, (place + self._places) * self._pixels
         if len(blocks) == 1:  # the usual case, kept quick
-            return [low if before[blocks[0]] else high]
-        sides: list[int] = np.where(before[np.asarray(blocks, np.intp)], low, high).tolist()
-        return sides
+            block = blocks[0]
+            strokes.to.append(to)
+            strokes.blocks.append(first + block)
+            strokes.source.append(low if before[block] else high)
+        else:
+            numbers = np.asarray(blocks, np.intp)
+            strokes.to.extend([to + step * number for number in range(len(blocks))])
+            strokes.blocks.extend((first + numbers).tolist())
+            strokes.source.extend(np.where(before[numbers], low, high).tolist())
 
     def _paint(self, target: Any, strokes: _Strokes) -> None:
         """Copy blocks from the extremes into the target, by flat pixel numbers."""
+        if not strokes.to:
+            return
+        to, blocks, source = (np.array(column, np.intp) for column in strokes)
+        pixels, lengths = self._atlas.pixels_of(blocks)
         flat, extremes = self._xp.reshape(target, (-1,)), self._xp.reshape(self._extremes, (-1,))
-        for grid, (to, blocks, source) in strokes.by_grid():
-            pixels, lengths = grid.pixels_of(blocks)
-            painted = extremes[self._asarray(np.repeat(source, lengths) + pixels)]
-            flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
+        painted = extremes[self._asarray(np.repeat(source, lengths) + pixels)]
+        flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
 
     def _asarray(self, array: NDArray[Any]) -> Any:
         return self._xp.asarray(array, device=self._device)
 
 
-class _Strokes:
+_Base = tuple[Grid, Mask, int]  # with the number of the grid's first block
+
+
+class _Strokes(NamedTuple):
     """Blocks to repaint: the flat number of the first pixel of the image to paint in, and of the one to copy from."""
 
+    to: list[int]
+    blocks: list[int]  # as the atlas numbers them
+    source: list[int]
+
+
+class _Atlas:
+    """The blocks of every grid that was met, numbered one grid after another: those of a batch lie on several."""
+
     def __init__(self) -> None:
-        self._grids: dict[Grid, tuple[list[int], list[int], list[int]]] = {}
+        self._first: dict[Grid, int] = {}
+        self._pixels, self._starts, self._lengths = (np.empty(0, np.intp) for _ in range(3))
 
-    def add(self, grid: Grid, to: Iterable[int], blocks: Iterable[int], source: Iterable[int]) -> None:
-        columns = self._grids.get(grid)
-        if columns is None:
-            columns = self._grids[grid] = ([], [], [])
-        columns[0].extend(to)
-        columns[1].extend(blocks)
-        columns[2].extend(source)
+    def first_of(self, grid: Grid) -> int:
+        """The number of a grid's first block."""
+        if grid not in self._first:
+            self._first[grid] = len(self._starts)
+            pixels, lengths = grid.pixels_of(np.arange(grid.count))
+            starts = len(self._pixels) + np.cumsum(lengths) - lengths
+            self._pixels = np.concatenate([self._pixels, pixels])
+            self._starts = np.concatenate([self._starts, starts])
+            self._lengths = np.concatenate([self._lengths, lengths])
+        return self._first[grid]
 
-    def by_grid(self) -> Iterable[tuple[Grid, list[NDArray[np.intp]]]]:
-        for grid, columns in self._grids.items():
-            yield grid, [np.array(column, np.intp) for column in columns]
+    def pixels_of(self, blocks: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The flat pixel numbers that these blocks cover, block after block, and how many each block covers."""
+        lengths = self._lengths[blocks]
+        ends = np.cumsum(lengths)
+        skips = self._starts[blocks] - ends + lengths
+        return self._pixels[np.repeat(skips, lengths) + np.arange(ends[-1])], lengths
