@@ -42,14 +42,13 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc]  # its lib
         super().__init__(type(self).__name__, model)
         self.eps = eps
         self.supported_mode = ["default", "targeted"]
-        self._keep("_recipe", Recipe.of(self.kind, settings, _THEIRS))
-        self._keep("_result", None)
+        self._recipe = Recipe.of(self.kind, settings, _THEIRS)
+        self._result: Result | None = None
 
     @property
-    def result(self) -> Result | None:
+    def result(self) -> Result | None:  # a property, since torchattacks prints every attribute
         """The `parsimon.Result` of the last call, with its queries; None if there was no image to attack in it."""
-        result: Result | None = self._result
-        return result
+        return self._result
 
     def forward(self, inputs: Any, labels: Any = None) -> Any:
         """What a call does, once torchattacks has undone the normalisation and set the model's mode."""
@@ -63,12 +62,8 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc]  # its lib
         if -_ROUNDING <= pixels.min() and pixels.max() <= 1 + _ROUNDING:
             pixels = pixels.clip(0, 1)
         found = self._recipe.run(oracle, Frame(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted)
-        self._keep("_result", found.result)
+        self._result = found.result
         return images.new_tensor(found.images)
-
-    def _keep(self, name: str, value: Any) -> None:
-        """Set an attribute without torchattacks' own way, which holds on to every value that was ever set."""
-        object.__setattr__(self, name, value)
 
 
 __all__ = [*KINDS, "TorchAttack"]
