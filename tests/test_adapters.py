@@ -111,7 +111,7 @@ def test_every_attack_finds_in_every_library_what_it_finds_in_ours(name: str) ->
 
 
 def test_every_attack_reaches_a_target_in_every_library() -> None:
-    """Where an image is at its target already, there is nothing to do; elsewhere it is ours from what the model sees."""
+    """Where an image is at its target, there is nothing to do; elsewhere it is ours from what the model sees."""
     away = TARGETS != SEEN
     others = np.where(away, SEEN, (SEEN + 1) % 5)  # of which ours skips the one that it takes for misclassified
     expected = ours(eps=0.2, labels=others, targets=np.where(away, TARGETS, (others + 1) % 5))
@@ -127,7 +127,7 @@ def test_every_attack_reaches_a_target_in_every_library() -> None:
     attack = adapted_torchattacks.Parsimonious(Network(), eps=0.2, budget=BUDGET)
     attack.set_mode_targeted_by_label(quiet=True)
     np.testing.assert_array_equal(attack(images, targets), expected.adversarial)
-    attack.set_mode_targeted_by_function(lambda images, labels: targets, quiet=True)
+    attack.set_mode_targeted_by_function(lambda *_: targets, quiet=True)
     np.testing.assert_array_equal(attack(images, torch.from_numpy(LABELS)), expected.adversarial)
 
     attack = adapted_art.Parsimonious(classifier(), eps=0.2, targeted=True, budget=BUDGET)
@@ -245,7 +245,7 @@ def test_art_labels_in_every_form(expected: parsimon.Result) -> None:
     assert len(attack.result.outcomes) == 8
 
 
-def test_art_parameters_are_set_afterwards(expected: parsimon.Result) -> None:
+def test_art_parameters_are_set_afterwards() -> None:
     attack = adapted_art.Square(classifier(), eps=0.5)
     attack.set_params(eps=EPS, budget=BUDGET, share=0.5)
     attack.generate(IMAGES, LABELS)
@@ -345,12 +345,12 @@ class Odd(foolbox.criteria.Criterion):  # type: ignore[misc]
     def __repr__(self) -> str:
         return "Odd()"
 
-    def __call__(self, perturbed: Any, outputs: Any) -> Any:
-        return outputs
+    def __call__(self, *_: Any) -> Any:
+        raise AssertionError("it is refused before it is asked")
 
 
 def hard(images: Pixels) -> Pixels:
-    return np.eye(5, dtype=np.float32)[images.reshape(len(images), -1).argmax(axis=1) % 5]
+    return np.asarray(np.eye(5, dtype=np.float32)[images.reshape(len(images), -1).argmax(axis=1) % 5])
 
 
 def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = IMAGES, **unknown: Any) -> Any:
@@ -361,7 +361,10 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: adapted_foolbox.Square(n_steps=3), r"Square has the settings share, preset, budget, .*; got 'n_steps'"),
+        (
+            lambda: adapted_foolbox.Square(n_steps=3),
+            r"Square has the settings share, preset, budget, .*; got 'n_steps'",
+        ),
         (lambda: adapted_foolbox.Square(budget=5).repeat(3), "finds nothing new"),
         (lambda: call_foolbox(epsilons=None), "need a radius"),
         (lambda: call_foolbox(Odd()), "Misclassification or TargetedMisclassification; got Odd"),
@@ -372,7 +375,10 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
         (lambda: adapted_art.Square(classifier(), targeted=True).generate(IMAGES), "needs the classes to reach"),
         (lambda: adapted_art.Square(classifier()).generate(IMAGES, LABELS, mask=1), "got mask"),
         (lambda: adapted_art.Square(classifier(clip_values=None)).generate(IMAGES), "clip_values"),
-        (lambda: adapted_art.Square(classifier()).generate(IMAGES[0], LABELS[:1]), r"\(number, channels, rows, columns\)"),
+        (
+            lambda: adapted_art.Square(classifier()).generate(IMAGES[0], LABELS[:1]),
+            r"\(number, channels, rows, columns\)",
+        ),
         (
             lambda: adapted_art.Square(
                 art_classifiers.BlackBoxClassifier(hard, (3, 8, 8), 5, clip_values=(0, 1))
@@ -402,7 +408,14 @@ def test_every_attack_is_a_class_of_its_module(module: Any) -> None:
         assert pickle.loads(pickle.dumps(kind)) is kind
         assert name in module.__all__
         own = set(KINDS[name].__dataclass_fields__)  # type: ignore[attr-defined]
-        assert not own & {"preset", "eps", "targeted", "model", "estimator", *parsimon.api.SharedSettings.__annotations__}
+        assert not own & {
+            "preset",
+            "eps",
+            "targeted",
+            "model",
+            "estimator",
+            *parsimon.api.SharedSettings.__annotations__,
+        }
 
 
 @pytest.fixture

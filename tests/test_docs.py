@@ -25,7 +25,9 @@ def blocks(page: Path) -> list[str]:
 PEERS = [page for page in PAGES if page.name.startswith("from-")]  # whose code is scripts of other libraries
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in PEERS], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page) and page not in PEERS], ids=lambda page: page.name
+)
 def test_python_blocks_run_one_after_another(page: Path) -> None:
     images, labels = (array[:4] for array in zoo.images())
     model = zoo.path("standard")

@@ -189,7 +189,7 @@ def scores(name: str, images: NDArray[np.float32]) -> NDArray[Any]:
 
 def test_a_network_of_torch_hub_is_shown_what_is_said(repository: Path) -> None:
     images = np.random.default_rng(0).random((2, 3, 8, 8), np.float32)
-    network = torch.hub.load(str(repository), "plain", source="local", classes=6)  # type: ignore[no-untyped-call]
+    network = torch.hub.load(str(repository), "plain", source="local", classes=6)
     by_hand = (torch.from_numpy(images) - torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1)) / 0.25
     with torch.no_grad():
         expected = network(by_hand).numpy()
@@ -287,7 +287,7 @@ def test_what_is_wrong_with_a_name_is_said(name: str, kind: type[Exception], wor
         open_model(name.format(folder=repository))
 
 
-def test_a_hub_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # as the variable of that name does
     with pytest.raises(ModelError, match=r"hf:nobody/nothing cannot be loaded: .* needs the network once"):
         open_model("hf:nobody/nothing")
@@ -295,11 +295,13 @@ def test_a_hub_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.parametrize(
     ("hub", "library", "extra"),
-    [("hf", "transformers", "huggingface"), ("timm", "timm", "timm"), ("robustbench", "robustbench.utils", "robustbench")],
+    [
+        ("hf", "transformers", "huggingface"),
+        ("timm", "timm", "timm"),
+        ("robustbench", "robustbench.utils", "robustbench"),
+    ],
 )
-def test_a_library_that_is_missing_is_said(
-    hub: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_is_missing_is_said(hub: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)  # which Python takes for one that is not installed
     with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'parsimon[{extra}]'")):
         open_model(f"{hub}:anything")

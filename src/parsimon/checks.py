@@ -75,7 +75,9 @@ def read(
         batch.append(check_image(images[index], index, threat))
         shape = shape or batch[0].shape
         if batch[-1].shape != shape:
-            raise InputError(f"all images must have one shape; image 0 has {shape}, image {index} has {batch[-1].shape}")
+            raise InputError(
+                f"all images must have one shape; image 0 has {shape}, image {index} has {batch[-1].shape}"
+            )
     return np.stack(batch)
 
 

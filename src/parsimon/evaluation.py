@@ -42,7 +42,7 @@ class Evaluation:
     @property
     def robust(self) -> NDArray[np.bool_]:
         """Which images it classifies correctly and no attack fools."""
-        return self.correct & ~np.logical_or.reduce([result.success for result in self.results.values()])
+        return self.correct & ~np.any([result.success for result in self.results.values()], axis=0)
 
     @property
     def clean_accuracy(self) -> float:
@@ -60,7 +60,8 @@ class Evaluation:
     @property
     def queries(self) -> NDArray[np.int64]:
         """Charged queries, over all attacks."""
-        return np.sum([result.queries for result in self.results.values()], axis=0)
+        charged: NDArray[np.int64] = np.sum([result.queries for result in self.results.values()], axis=0)
+        return charged
 
     @property
     def unfinished(self) -> int:

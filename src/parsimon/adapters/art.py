@@ -30,12 +30,12 @@ _utils = require("art.utils", "art")
 _THEIRS = {"max_iter": "budget", "p_init": "share"}
 
 
-class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc]  # its library is not typed here
+class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # its library is not typed here
     """An attack of parsimon's for ART. A subclass names its `kind`; one's own attack is adapted like that, too.
 
     It takes a classifier, a radius, `targeted`, the settings of its kind, `preset`, those of a run (`budget`, `loss`,
-    `scores`, `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and ART's names for some: `max_iter`, `p_init`,
-    `norm`, `verbose`.
+    `scores`, `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and ART's names for some: `max_iter`,
+    `p_init`, `norm`, `verbose`.
 
     Attributes:
         result: The `parsimon.Result` of the last call, with its queries; None if there was no image to attack in it.

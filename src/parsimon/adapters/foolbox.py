@@ -25,15 +25,15 @@ _foolbox = require("foolbox", "foolbox")
 _tensors = require("eagerpy", "foolbox")
 
 
-class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[misc]  # its library is not typed here
+class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[misc, name-defined]  # not typed
     """An attack of parsimon's for Foolbox. A subclass names its `kind`; one's own attack is adapted like that, too.
 
     It takes the settings of its kind, `preset`, and those of a run: `budget`, `loss`, `scores`, `eight_bit`, `seed`,
     `batch_size`, `in_flight`, `progress`.
 
     Attributes:
-        results: The `parsimon.Result` of each radius of the last call, with its queries; None where the model gets every
-            image wrong without any attack.
+        results: The `parsimon.Result` of each radius above 0 of the last call, with its queries; None where there was
+            no image to attack.
     """
 
     kind: ClassVar[type[Attack]]

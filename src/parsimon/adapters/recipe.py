@@ -90,7 +90,7 @@ class Recipe:
                 eps / frame.span,
                 attack=self.attack,
                 targets=targets,
-                **self.settings,  # type: ignore[arg-type]  # their names are checked above
+                **self.settings,
             )
         except NothingToAttackError:
             return Found(given.copy(), np.ones(len(given), np.bool_), None)

@@ -28,12 +28,12 @@ _THEIRS = {"n_queries": "budget", "p_init": "share"}
 _ROUNDING = 1e-5  # by which images may leave [0, 1] when their normalisation is undone
 
 
-class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc]  # its library is not typed here
-    """An attack of parsimon's for torchattacks. A subclass names its `kind`; one's own attack is adapted like that, too.
+class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defined]  # its library is not typed here
+    """An attack of parsimon's for torchattacks. A subclass names its `kind`; one's own attack is adapted so, too.
 
     It takes a model, a radius, the settings of its kind, `preset`, those of a run (`budget`, `loss`, `scores`,
-    `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and torchattacks' names for some: `n_queries`, `p_init`,
-    `norm`, `verbose`.
+    `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and torchattacks' names for some: `n_queries`,
+    `p_init`, `norm`, `verbose`.
     """
 
     kind: ClassVar[type[Attack]]
@@ -59,7 +59,7 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc]  # its lib
         goals = self.get_target_label(images, labels) if self.targeted else labels
         oracle = TensorOracle(self.get_logits, device, images.dtype)
         pixels = images.cpu().float().numpy()
-        if -_ROUNDING <= pixels.min() and pixels.max() <= 1 + _ROUNDING:
+        if pixels.min() >= -_ROUNDING and pixels.max() <= 1 + _ROUNDING:
             pixels = pixels.clip(0, 1)
         found = self._recipe.run(oracle, Frame(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted)
         self._result = found.result

@@ -1,4 +1,4 @@
-"""A model by what a person types: a network of the zoo or of a hub, a file, an address, or a function that builds one."""
+"""A model by what a person types: of the zoo or of a hub, a file, an address, or a function that builds one."""
 
 from __future__ import annotations
 

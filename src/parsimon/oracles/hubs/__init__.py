@@ -19,7 +19,12 @@ FORMS = {
     "robustbench:NAME": "a network of RobustBench",
 }
 
-_LOADERS = {"hf": "hugging_face", "timm": "pytorch_image_models", "torchhub": "torch_hub", "robustbench": "robust_bench"}
+_LOADERS = {
+    "hf": "hugging_face",
+    "timm": "pytorch_image_models",
+    "torchhub": "torch_hub",
+    "robustbench": "robust_bench",
+}
 
 
 def is_named(text: str) -> bool:
@@ -48,7 +53,9 @@ def _called(function: str, text: str) -> Any:
     hub, _, rest = text.partition(":")
     name, *assignments = rest.split(",")
     if not name:
-        raise InputError(f"{text!r} lacks the name of a model: give " + "; ".join(f"{f} ({w})" for f, w in FORMS.items()))
+        raise InputError(
+            f"{text!r} lacks the name of a model: give " + "; ".join(f"{f} ({w})" for f, w in FORMS.items())
+        )
     settings = dict(_setting(each, text) for each in assignments)
     try:
         return getattr(importlib.import_module(f"{__name__}.{_LOADERS[hub]}"), function)(name, **settings)
@@ -64,7 +71,9 @@ def _called(function: str, text: str) -> Any:
 def _setting(assignment: str, text: str) -> tuple[str, Any]:
     key, equals, value = (part.strip() for part in assignment.partition("="))
     if not key or not equals:
-        raise InputError(f"settings of a model are given as key=value, with commas between; got {assignment!r} in {text!r}")
+        raise InputError(
+            f"settings of a model are given as key=value, with commas between; got {assignment!r} in {text!r}"
+        )
     if value in ("true", "false"):
         return key, value == "true"
     for kind in (int, float):

@@ -1,8 +1,8 @@
 """Networks of torch.hub: `OWNER/REPOSITORY:NAME`, or `FOLDER:NAME` with a hubconf.py in the folder.
 
-torch.hub has no place for what a network wants of its images, so it must be said, unless the network carries a config as
-timm's do: `mean=0.485/0.456/0.406,std=0.229/0.224/0.225`, or `mean=0,std=1` for one that takes images in [0, 1]. Other
-settings go to the function that builds it: `pretrained=true`, `weights=DEFAULT`.
+torch.hub has no place for what a network wants of its images, so it must be said, unless the network carries a config
+as timm's do: `mean=0.485/0.456/0.406,std=0.229/0.224/0.225`, or `mean=0,std=1` for one that takes images in [0, 1].
+Other settings go to the function that builds it: `pretrained=true`, `weights=DEFAULT`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def load(name: str, mean: Any = None, std: Any = None, **settings: Any) -> tuple
         network = hub.load(repository, entry, source=source, trust_repo="check", **settings)
     except EOFError:
         raise ModelError(
-            f"torch.hub runs the code of {repository}, and asks whether you trust it, which nobody can answer here: load "
-            "it once in a terminal"
+            f"torch.hub runs the code of {repository}, and asks whether you trust it, which nobody can answer here: "
+            "load it once in a terminal"
         ) from None
     config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None)
     if mean is not None and std is not None:
