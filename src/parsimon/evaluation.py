@@ -42,7 +42,8 @@ class Evaluation:
     @property
     def robust(self) -> NDArray[np.bool_]:
         """Which images it classifies correctly and no attack fools."""
-        return self.correct & ~np.any([result.success for result in self.results.values()], axis=0)
+        fooled: NDArray[np.bool_] = np.any([result.success for result in self.results.values()], axis=0)
+        return self.correct & ~fooled
 
     @property
     def clean_accuracy(self) -> float:
