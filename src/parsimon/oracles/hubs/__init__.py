@@ -63,8 +63,8 @@ def _called(function: str, text: str) -> Any:
         raise
     except Exception as error:  # of the network, of the hub, of files, of the model's own code
         raise ModelError(
-            f"{text} cannot be loaded: {first_line(error).rstrip('.')}. Check its name; what is not on this machine yet needs the "
-            "network once."
+            f"{text} cannot be loaded: {first_line(error).rstrip('.')}. Check its name; what is not on this machine "
+            "yet needs the network once."
         ) from error
 
 
