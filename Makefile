@@ -69,12 +69,11 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
 	$(INSTALL) --editable ".[onnx,torch,zoo,server]" --group test
+	$(INSTALL) --no-deps torchattacks==3.5.1  # which pins a version of requests that nothing here needs
 	touch $@
 
-# torchattacks pins a version of requests that nothing here needs.
 $(VENV)/.peers: $(VENV)/.test
-	$(INSTALL) adversarial-robustness-toolbox==1.20.1 packaging pyautoattack==0.2.0 scipy tqdm
-	$(INSTALL) --no-deps torchattacks==3.5.1
+	$(INSTALL) pyautoattack==0.2.0
 	touch $@
 
 $(VENV)/mlserver/.made: PACKAGES := mlserver==1.7.1 onnxruntime

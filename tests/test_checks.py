@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from parsimon import InputError, ModelError, ParsimonError, Parsimonious
+from parsimon.errors import NothingToAttackError
 from small_model import IMAGES, LABELS, Pixels, attack, changed, linear, raising, softmax
 
 
@@ -243,7 +244,7 @@ CASES = [
     Case(
         "no image classified correctly",
         lambda: attack(labels=OTHER),
-        InputError,
+        NothingToAttackError,
         ("none of the 6 images correctly", "labels belong to images", "images in [0, 1]"),
     ),
     Case(

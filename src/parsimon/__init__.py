@@ -9,9 +9,10 @@ For evaluating models that one owns or is permitted to test.
 """
 
 from parsimon import zoo
-from parsimon.api import attack, compare
+from parsimon.api import attack, compare, evaluate
 from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square
 from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
+from parsimon.evaluation import Evaluation
 from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
 from parsimon.threat import Threat
@@ -24,6 +25,7 @@ __all__ = [
     "Attack",
     "Bandits",
     "Comparison",
+    "Evaluation",
     "InputError",
     "MissingExtraError",
     "ModelError",
@@ -38,5 +40,6 @@ __all__ = [
     "Threat",
     "attack",
     "compare",
+    "evaluate",
     "zoo",
 ]

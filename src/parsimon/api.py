@@ -1,32 +1,29 @@
-"""`parsimon.attack` and `parsimon.compare`: a model, images and labels to a result."""
+"""`parsimon.attack`, `parsimon.compare` and `parsimon.evaluate`: a model, images and labels to a result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from parsimon.attacks import Parsimonious
+from parsimon.attacks import Parsimonious, SignHunter, Square
 from parsimon.attacks.named import open_attack
 from parsimon.errors import InputError
+from parsimon.evaluation import Evaluation
 from parsimon.launch import Means, launch
 from parsimon.protocol import Attack
 from parsimon.result import Comparison, Result
 from parsimon.threat import Loss, Scores
 
 
-class Settings(Means, total=False):
-    """What `attack` and `compare` share. All of it may be left out.
+class SharedSettings(Means, total=False):
+    """What `attack`, `compare` and `evaluate` share. All of it may be left out.
 
     Attributes:
         budget: Queries allowed for each image; 2,000 by default.
-        targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
-            do for CIFAR-10; `"random"`: one drawn for each image, as they do for ImageNet. Without targets, any class
-            but the true one will do.
         loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
-        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. See `Threat`.
+        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax; None: whichever its scores of the first
+            images are. `"logits"` by default. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
-        at_most: Attack only so many correctly classified images: the first ones.
-        sample: Attack a random sample of them instead; this is its seed. A larger sample contains the smaller.
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
         batch_size: Images in a model call; 64 on a CPU, 256 on other devices.
         in_flight: Images attacked at once; it sets the memory that is used.
@@ -37,14 +34,30 @@ class Settings(Means, total=False):
     """
 
     budget: int
-    targets: Any
     loss: Loss | None
-    scores: Scores
+    scores: Scores | None
     eight_bit: bool
-    at_most: int | None
-    sample: int | None
     seed: int
     batch_size: int | None
+
+
+class Settings(SharedSettings, total=False):
+    """What `attack` and `compare` take besides. All of it may be left out.
+
+    Attributes:
+        targets: Classes to reach, for a targeted attack; `"next"`: the class after the true one, as the paper's authors
+            do for CIFAR-10; `"random"`: one drawn for each image, as they do for ImageNet. Without targets, any class
+            but the true one will do.
+        at_most: Attack only so many correctly classified images: the first ones.
+        sample: Attack a random sample of them instead; this is its seed. A larger sample contains the smaller.
+    """
+
+    targets: Any
+    at_most: int | None
+    sample: int | None
+
+
+ENSEMBLE: tuple[Attack, ...] = (Square(), Parsimonious(), SignHunter())  # what `evaluate` runs, in this order
 
 
 def attack(
@@ -61,11 +74,11 @@ def attack(
     Ctrl-C ends the attack after the model call in work; the result then says which images are unfinished.
 
     Args:
-        model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, or the name
-            of a bundled network (`robust`, `standard`).
+        model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, a Foolbox
+            model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
         images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; or any sequence that reads its images
             when they are asked for.
-        labels: The true classes.
+        labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked.
         eps: The radius of the L-infinity ball, for images in [0, 1].
         attack: The attack with its settings, or what the command line takes (`"bandits:imagenet-0.05"`); the paper's by
             default.
@@ -101,6 +114,39 @@ def compare(
     rows = named_rows(attacks)
     reference = row_named(relative_to, rows)
     return Comparison(launch(rows, model, images, labels, eps, **settings), reference)
+
+
+def evaluate(
+    model: Any,
+    images: Any,
+    labels: Any,
+    eps: float,
+    *,
+    attacks: Sequence[Attack | str] | Mapping[str, Attack | str] = ENSEMBLE,
+    **settings: Unpack[SharedSettings],
+) -> Evaluation:
+    """The share of the images that the model classifies correctly whatever some black-box attacks do.
+
+    Each attack meets the images that those before it did not fool, each time with the whole budget; so an image is
+    robust if none of them fools it. Since an image's result does not depend on which others are attacked, that is what
+    all of them on all images would come to, for fewer queries.
+
+    Args:
+        model: As for `attack`, like all that is not explained here.
+        images: As for `attack`; all of them count.
+        labels: As for `attack`.
+        eps: As for `attack`.
+        attacks: The attacks in their order, as `compare` takes them; by default Square, Parsimonious and SignHunter.
+        settings: See `SharedSettings`. What the scores are is told from them unless it is said.
+    """
+    rows = named_rows(attacks)
+    if seeing := [name for name, attack in rows.items() if attack.white_box]:
+        raise InputError(
+            f"evaluate is about an attacker who can only query, and {seeing[0]} is told gradients: leave it out, or "
+            "run it beside the others with compare"
+        )
+    settings.setdefault("scores", None)
+    return Evaluation(tuple(rows), launch(rows, model, images, labels, eps, survivors_only=True, **settings))
 
 
 def named_rows(attacks: Sequence[Attack | str] | Mapping[str, Attack | str]) -> dict[str, Attack]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.engine import scores_of
-from parsimon.errors import InputError, ModelError, ParsimonError
+from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError
 from parsimon.oracles.partial import check_partial
 from parsimon.protocol import Image, Oracle
 from parsimon.threat import Scores, Threat, to_eight_bit
@@ -42,40 +42,60 @@ class Prepared:
         return float(self.correct.mean())
 
 
-def prepare(oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int) -> Prepared:
-    """Check every image and label and classify the images; raise the first thing that is wrong."""
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1; got {batch_size}")
+def prepare(
+    oracle: Oracle, images: ImageSource, labels: NDArray[np.intp] | None, threat: Threat, batch_size: int
+) -> Prepared:
+    """Check every image and label and classify the images; raise the first thing that is wrong.
+
+    Without labels, what the model sees is correct.
+    """
+    check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
-    first: Image | None = None
+    shape: tuple[int, ...] | None = None
     for start in range(0, len(images), batch_size):
-        batch = []
-        for index in range(start, min(start + batch_size, len(images))):
-            image = check_image(images[index], index, threat)
-            first = image if first is None else first
-            if image.shape != first.shape:
-                raise InputError(
-                    f"all images must have one shape; image 0 has {first.shape}, image {index} has {image.shape}"
-                )
-            batch.append(image)
-        pixels = np.stack(batch)
+        pixels = read(images, start, batch_size, threat, shape)
+        shape, stop = pixels.shape[1:], start + len(pixels)
         if start == 0:
-            check_shape(oracle, pixels.shape[1:])
+            check_shape(oracle, shape)
         scores = classify(oracle, pixels, batch_size)
         if start == 0:
             check_scores_kind(scores, threat.scores)
             check_determinism(oracle, pixels, scores, batch_size)
-        check_classes(labels[start : start + len(batch)], scores.shape[1], "labels", start)
-        predicted[start : start + len(batch)] = scores.argmax(axis=1)
-        confidence[start : start + len(batch)] = threat.confidence(scores)
-    correct = predicted == labels
-    if not correct.any():
-        raise InputError(
-            f"the model classifies none of the {len(images)} images correctly, so there is nothing to attack. "
+        if labels is not None:
+            check_classes(labels[start:stop], scores.shape[1], "labels", start)
+        predicted[start:stop] = scores.argmax(axis=1)
+        confidence[start:stop] = threat.confidence(scores)
+    correct = predicted == (predicted if labels is None else labels)
+    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None))
+
+
+def read(
+    images: ImageSource, start: int, batch_size: int, threat: Threat, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float32]:
+    """A batch of images, each checked, all of the shape that those before them had."""
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1; got {batch_size}")
+    batch = []
+    for index in range(start, min(start + batch_size, len(images))):
+        batch.append(check_image(images[index], index, threat))
+        shape = shape or batch[0].shape
+        if batch[-1].shape != shape:
+            raise InputError(
+                f"all images must have one shape; image 0 has {shape}, image {index} has {batch[-1].shape}"
+            )
+    return np.stack(batch)
+
+
+def check_any(prepared: Prepared, attackable: NDArray[np.bool_]) -> None:
+    """Whether there is an image to attack."""
+    if not prepared.correct.any():
+        raise NothingToAttackError(
+            f"the model classifies none of the {len(attackable)} images correctly, so there is nothing to attack. "
             "Check that labels belong to images, that classes are numbered as the model numbers them, and "
             "that the model expects images in [0, 1] (one that wants them normalised must do so itself)."
         )
-    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None))
+    if not attackable.any():
+        raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
 
 
 def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
@@ -123,11 +143,16 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
     return image  # type: ignore[no-any-return]
 
 
+def check_count(count: int) -> None:
+    """Whether there are images at all."""
+    if count == 0:
+        raise InputError("there are no images to attack")
+
+
 def check_labels(labels: Any, count: int, what: str = "labels") -> NDArray[np.intp]:
     """One class number for each image."""
     labels = np.asarray(labels)
-    if count == 0:
-        raise InputError("there are no images to attack")
+    check_count(count)
     if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
         raise InputError(
             f"{what} must be one whole number for each of the {count} images; "
@@ -153,12 +178,11 @@ def check_classes(classes: NDArray[np.intp], known: int, what: str, first_index:
         )
 
 
-def check_targets(targets: Any, labels: NDArray[np.intp], known: int) -> NDArray[np.intp]:
-    """The classes to reach: one for each image, and never its own."""
-    classes = check_labels(targets, len(labels), "targets")
+def check_targets(targets: Any, labels: NDArray[np.intp] | None, count: int, known: int) -> NDArray[np.intp]:
+    """The classes to reach: one for each image, and never its own, where that is known."""
+    classes = check_labels(targets, count, "targets")
     check_classes(classes, known, "targets")
-    same = np.flatnonzero(classes == labels)
-    if len(same):
+    if labels is not None and len(same := np.flatnonzero(classes == labels)):
         raise InputError(f"a target must differ from the true class; both are {labels[same[0]]} at image {same[0]}")
     return classes
 
@@ -183,9 +207,28 @@ def check_threat(oracle: Oracle, threat: Threat) -> None:
         check_partial(top, threat)
 
 
+def scores_kind(oracle: Oracle, images: ImageSource, batch_size: int) -> Scores:
+    """What the model returns, told by its scores of the first images."""
+    pixels = read(images, 0, batch_size, Threat(1))
+    check_shape(oracle, pixels.shape[1:])
+    scores = classify(oracle, pixels, batch_size)
+    if not _are_probabilities(scores):
+        return "logits"
+    if ((scores == 0) | (scores == 1)).all():
+        raise InputError(
+            "the model tells only its decision: each row of its scores is a 1 and else 0. These attacks climb a loss, "
+            "so it must return probabilities or logits."
+        )
+    return "probabilities"
+
+
+def _are_probabilities(scores: NDArray[Any]) -> bool:
+    return bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < 1e-3)
+
+
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
     """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
-    are_probabilities = bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < 1e-3)
+    are_probabilities = _are_probabilities(scores)
     if are_probabilities and declared == "logits":
         raise InputError("the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'")
     if not are_probabilities and declared == "probabilities":
@@ -225,6 +268,7 @@ def _findings(
     oracle: Oracle, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
 ) -> Iterator[Finding]:
     prepared = prepare(oracle, images, labels, threat, batch_size)
+    check_any(prepared, prepared.correct)
     count = min(len(images), batch_size)
     pixels = np.stack([images[index] for index in range(count)])
     scores = classify(oracle, pixels, batch_size)

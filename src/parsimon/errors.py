@@ -2,6 +2,7 @@
 
 ParsimonError
   InputError      the caller's images, labels or settings (also a ValueError)
+    NothingToAttackError  images that are all beyond an attack's goal already
   ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
     OutageError   a model behind a network that has not answered for too long; asking later may help
   StoreError      a run's file that cannot be read or written (also an OSError)
@@ -21,6 +22,10 @@ class ParsimonError(Exception):
 
 class InputError(ParsimonError, ValueError):
     """Images, labels or settings that cannot be used."""
+
+
+class NothingToAttackError(InputError):
+    """No image is left to attack: the model gets all of them wrong, or sees the target in all of them."""
 
 
 class ModelError(ParsimonError, RuntimeError):

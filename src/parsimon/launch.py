@@ -60,7 +60,7 @@ def launch(
     budget: int = Spec.budget,
     targets: Any = None,
     loss: Loss | None = None,
-    scores: Scores = "logits",
+    scores: Scores | None = "logits",
     eight_bit: bool = False,
     at_most: int | None = None,
     sample: int | None = None,
@@ -70,18 +70,23 @@ def launch(
     workers: int | None = None,
     ray: str | None = None,
     progress: bool | None = None,
+    survivors_only: bool = False,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
 ) -> dict[str, Result]:
     """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
 
     With a store, all that is told is written down, and what is written there already is not asked again. It is opened
     after the checks, so that a run that is refused leaves no trace. After Ctrl-C the attacks that were not begun have
-    no result.
+    no result. With `survivors_only`, each attack meets the images that none before it fooled; those that meet none have
+    no result either.
     """
     oracle = as_oracle(model)
-    threat = Threat(eps, targets is not None, loss or "cross-entropy", scores, eight_bit)
+    source = as_images(images)
     if batch_size is None:
         batch_size = 64 if str(oracle.device) == "cpu" else 256
+    threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
+    if scores is None:
+        threat = replace(threat, scores=checks.scores_kind(oracle, source, batch_size))
     room = max(256, 4 * batch_size) if in_flight is None else in_flight
     threats = {name: replace(threat, loss=loss or attack.own_loss(threat.targeted)) for name, attack in attacks.items()}
     for each in threats.values():
@@ -90,13 +95,18 @@ def launch(
     engines = {name: plan.engine(oracle) for name, plan in plans.items()}
     many = crew_for(model, workers, ray)
 
-    source = as_images(images)
-    truth = checks.check_labels(as_numpy(labels, "labels"), len(source))
+    as_predicted = isinstance(labels, str) and labels == "predicted"
+    known = None if as_predicted else checks.check_labels(as_numpy(labels, "labels"), len(source))
     if at_most is not None and at_most < 1:
         raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
-    prepared = checks.prepare(oracle, source, truth, threat, batch_size)
-    goals = truth if targets is None else _goals(targets, truth, prepared.classes)
-    chosen = choose(prepared.correct, at_most, sample).tolist()
+    prepared = checks.prepare(oracle, source, known, threat, batch_size)
+    truth = prepared.predicted if known is None else known
+    goals, attackable = truth, prepared.correct
+    if targets is not None:
+        goals = _goals(targets, known, truth, prepared.classes)
+        attackable = prepared.correct & (goals != truth)
+    checks.check_any(prepared, attackable)
+    chosen = choose(attackable, at_most, sample).tolist()
     show = sys.stderr.isatty() if progress is None else progress
 
     results = {}
@@ -114,7 +124,9 @@ def launch(
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
             tally = runner.tally
             results[name] = Result(attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally)
-            if runner.stopped:
+            if survivors_only:
+                chosen = [outcome.index for outcome in outcomes if not outcome.success]
+            if runner.stopped or not chosen:
                 break
     return {name: results[name] for name in attacks if name in results}
 
@@ -196,9 +208,9 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         store.know("way", begun)
 
 
-def _goals(targets: Any, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
+def _goals(targets: Any, known: NDArray[np.intp] | None, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
     if not isinstance(targets, str):
-        return checks.check_targets(as_numpy(targets, "targets"), truth, classes)
+        return checks.check_targets(as_numpy(targets, "targets"), known, len(truth), classes)
     if targets == "next":
         return (truth + 1) % classes
     if targets == "random":

@@ -75,6 +75,10 @@ class Result:
     def summary(self) -> Summary:
         return summarise(self.outcomes, self.budget)
 
+    def entry(self, name: str) -> Entry:
+        """What a table says of it in a row of that name."""
+        return Entry(name, self.outcomes, self.budget, self.threat.loss, self.attack.white_box, self.traffic)
+
     def table(self) -> Table:
         """The results as a table: as text, as Markdown, as LaTeX."""
         return Comparison({type(self.attack).__name__: self}).table()
@@ -107,10 +111,7 @@ class Comparison:
     def table(self) -> Table:
         """The comparison as a table: as text, as Markdown, as LaTeX."""
         first = next(iter(self.results.values()))
-        entries = [
-            Entry(name, result.outcomes, result.budget, result.threat.loss, result.attack.white_box, result.traffic)
-            for name, result in self.results.items()
-        ]
+        entries = [result.entry(name) for name, result in self.results.items()]
         seen = first.prepared
         return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, seen.way)
 

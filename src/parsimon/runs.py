@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,10 +19,11 @@ import numpy as np
 
 from parsimon.api import named_rows, row_named
 from parsimon.checks import Prepared
-from parsimon.data import Data, open_data_for
+from parsimon.data import Data, open_data_for, preprocess_for
 from parsimon.engine import Tally
 from parsimon.errors import InputError, OutageError, StoreError
 from parsimon.launch import Means, launch
+from parsimon.oracles import hubs
 from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
@@ -30,11 +31,15 @@ from parsimon.store import Store
 from parsimon.threat import Threat
 
 _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
-_PACKAGES = ("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch", "tritonclient")
+_PACKAGES = (
+    *("parsimon", "numpy", "array-api-compat", "onnxruntime", "torch", "tritonclient"),
+    *("transformers", "timm", "robustbench"),
+)
 
 
 def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
     """Begin a run in a folder, or go on with the one that is there if it is of the same spec."""
+    spec = _written_out(spec)
     if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
     data = data_of(spec)
@@ -56,6 +61,13 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
 
     results = launch_spec(spec, rows, data, open_store=open_store, **means)
     return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def _written_out(spec: Spec) -> Spec:
+    """With what a hub says of its model's pictures, so that the run can be read where the hub cannot be reached."""
+    if not hubs.is_named(spec.model):
+        return spec
+    return replace(spec, preprocess=preprocess_for(spec.model, spec.data, spec.preprocess))
 
 
 def launch_spec(

@@ -11,6 +11,7 @@ import click
 from parsimon.attacks import ATTACKS
 from parsimon.data.named import FORMS
 from parsimon.launch import Means
+from parsimon.oracles.hubs import FORMS as HUB_FORMS
 from parsimon.spec import Spec
 from parsimon.threat import Loss, Scores, Targets
 
@@ -35,14 +36,15 @@ MODEL = click.option(
     "--model",
     default="robust",
     show_default=True,
-    help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, "
+    help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, a model of a hub "
+    f"({', '.join(HUB_FORMS)}), "
     "grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL for one behind an inference server, or "
     "package.module:function, a function without arguments that returns a torch module or a function of numpy images.",
 )
 PREPROCESS = click.option(
     "--preprocess",
     help="For pictures: resize=256,crop=224,interpolation=bicubic, as the model's card says. "
-    "[default: what the card says, of a network of `parsimon zoo`]",
+    "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
 )
 BATCH_SIZE = click.option(
     "--batch-size", type=int, help="Images in a model call. [default: 64 on a CPU, 256 elsewhere]"

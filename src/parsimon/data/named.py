@@ -15,6 +15,7 @@ from parsimon.data.huggingface import open_huggingface
 from parsimon.data.imagenet import open_imagenet
 from parsimon.data.preprocess import Preprocess
 from parsimon.errors import InputError
+from parsimon.oracles import hubs
 
 FORMS = {
     "bundled": "the bundled CIFAR-10 test images",
@@ -59,11 +60,20 @@ def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
 
 
 def open_data_for(model: str, text: str, preprocess: str | None) -> Data:
-    """The data that are named, for a model; pictures as its card says, if it has one and nothing else is said."""
-    form = (zoo.data_place(text) or text).partition(":")[0]
-    if preprocess is None and form in _PICTURES:
-        preprocess = zoo.preprocess(model)
+    """The data that are named, for a model; pictures as `preprocess_for` says."""
+    preprocess = preprocess_for(model, text, preprocess)
     return open_data(text, None if preprocess is None else open_preprocess(preprocess))
+
+
+def preprocess_for(model: str, text: str, preprocess: str | None) -> str | None:
+    """How the data that are named are resized and cropped for a model.
+
+    What is said counts; else pictures are treated as the model's card or config says, if it has one.
+    """
+    form = (zoo.data_place(text) or text).partition(":")[0]
+    if preprocess is not None or form not in _PICTURES:
+        return preprocess
+    return zoo.preprocess(model) or hubs.preprocess(model)
 
 
 def open_preprocess(text: str) -> Preprocess:

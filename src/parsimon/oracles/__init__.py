@@ -19,7 +19,8 @@ __all__ = ["CallableOracle", "HttpOracle", "Pace", "Request", "as_oracle"]
 def as_oracle(model: Any) -> Oracle:
     """An oracle for a model: the name of a bundled one or of a file (see `open_model`), or an object.
 
-    That is a torch module, an ONNX Runtime session, a function of numpy images, or an oracle itself.
+    That is a torch module, an ONNX Runtime session, a Foolbox model, a classifier of the Adversarial Robustness
+    Toolbox, a function of numpy images, or an oracle itself.
     """
     if isinstance(model, str):
         return as_oracle(open_model(model))
@@ -38,11 +39,19 @@ def as_oracle(model: Any) -> Oracle:
         from parsimon.oracles.onnx import SessionOracle
 
         return SessionOracle(model)
+    if _is_a(model, "foolbox", "Model"):
+        from parsimon.oracles.foolbox import foolbox_oracle
+
+        return foolbox_oracle(model)
+    if _is_a(model, "art", "estimators.classification.classifier.ClassifierMixin"):
+        from parsimon.oracles.art import art_oracle
+
+        return art_oracle(model)
     if callable(model):
         return CallableOracle(model)
     raise InputError(
-        "the model must be a torch module, the path of an ONNX file, an onnxruntime session, or a function "
-        f"from images to scores; got {type(model).__name__}"
+        "the model must be a torch module, the path of an ONNX file, an onnxruntime session, a Foolbox model, an ART "
+        f"classifier, or a function from images to scores; got {type(model).__name__}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A model by what a person types: a network of the zoo, a file, an address, or a function that builds one."""
+"""A model by what a person types: of the zoo or of a hub, a file, an address, or a function that builds one."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import Any
 
 from parsimon import zoo
 from parsimon.errors import InputError, ModelError, first_line
+from parsimon.oracles import hubs
 
 
 def open_model(name: str) -> Any:
     """The model that is named.
 
-    That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`), or
-    `package.module:function`, which is called.
+    That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`),
+    `hf:microsoft/resnet-50` (see `oracles.hubs`), or `package.module:function`, which is called.
     """
     if name in zoo.networks():
         return zoo.path(name)
     if "://" in name:
         return _open_address(name)
+    if hubs.is_named(name):
+        return hubs.open_named(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
     if Path(name).exists() or Path(name).suffix:
         return Path(name)
     raise InputError(
         f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), one of `parsimon zoo`, the path "
-        "of an ONNX file, grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a "
-        "function that returns the model"
+        f"of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind a server, "
+        "or package.module:function for a function that returns the model"
     )
 
 

@@ -1,9 +1,9 @@
-"""A torch module as the model, on whatever device it lies."""
+"""A torch module as the model, or any function of torch tensors, on whatever device it lies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,55 +16,48 @@ from parsimon.protocol import Slope
 _ROUNDING = 1e-4  # of the largest score: what two orders of the same sums may differ by in single precision
 
 
-class TorchOracle:
-    """Shows images to a torch module in evaluation mode, and leaves the module as it was found.
+class TensorOracle:
+    """Shows images to a function of torch tensors.
 
     On a CPU, a convolutional network is faster on images whose channels come last in memory. They are the same images,
-    the module is the user's own and its precision is kept, so only the last digits of the scores can differ. The first
-    images are shown both ways, and a module that fails on them, or says anything else, is run plainly.
+    the network is the user's own and its precision is kept, so only the last digits of the scores can differ. The first
+    images are shown both ways, and a network that fails on them, or says anything else, is run plainly.
     """
 
     # Kernels are picked by the shape of the batch, and round differently.
     fixed_batch = True
 
-    def __init__(self, module: Any, *, plain: bool = False) -> None:
-        """`plain`: show the images as they come, whatever is faster."""
+    def __init__(self, function: Callable[[Any], Any], device: Any, dtype: Any = None, *, turns: bool = True) -> None:
+        """`turns`: whether images may be shown with their channels last."""
         self._torch = require("torch", "torch")
         self.namespace = require("array_api_compat.torch", "torch")
-        self._module = module
-        weight = next((each for each in module.parameters() if each.is_floating_point()), None)
-        self.device = self._torch.device("cpu") if weight is None else weight.device
-        self._dtype = self._torch.float32 if weight is None else weight.dtype
+        self._function = function
+        self.device = self._torch.device(device)
+        self._dtype = self._torch.float32 if dtype is None else dtype
         on_cpu = self.device.type == "cpu"
         if on_cpu:
             keep_freed_memory()
-        convolves = any(isinstance(part, self._torch.nn.Conv2d) for part in module.modules())
-        may_turn = not plain and on_cpu and convolves and self._dtype is self._torch.float32
+        may_turn = turns and on_cpu and self._dtype is self._torch.float32
         self._channels_last: bool | None = None if may_turn else False  # None: the first images will tell
 
     @property
     def way(self) -> str:
-        """How the module is run."""
+        """How the network is run."""
         return f"torch on {self.device.type}" + (", channels last" if self._channels_last else "")
 
-    @property
-    def plain(self) -> TorchOracle:
-        """The same module, run as it is."""
-        return TorchOracle(self._module, plain=True)
-
     def __call__(self, images: Any) -> NDArray[Any]:
-        with self._torch.no_grad(), _evaluating(self._module):
+        with self._torch.no_grad(), self._evaluating():
             images = images.to(self._dtype)
             if self._channels_last is None:
                 return self._choose(images)
             return self._numpy(self._scores(self._turned(images) if self._channels_last else images))
 
     def _choose(self, images: Any) -> NDArray[Any]:
-        """The scores of the first images, and with them the way to run the module from now on."""
+        """The scores of the first images, and with them the way to run the network from now on."""
         plain = self._numpy(self._scores(images))
         try:
             turned = self._numpy(self._scores(self._turned(images)))
-        except Exception:  # a module may ask for the order in memory that it knows, and fail in its own words
+        except Exception:  # a network may ask for the order in memory that it knows, and fail in its own words
             self._channels_last = False
         else:
             self._channels_last = _agree(turned, plain)
@@ -75,7 +68,7 @@ class TorchOracle:
 
     def pull_back(self, images: Any, slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores, and gradients with respect to the images; those of the weights are left alone."""
-        with self._torch.enable_grad(), _evaluating(self._module):
+        with self._torch.enable_grad(), self._evaluating():
             leaves = images.to(self._dtype).detach().requires_grad_()
             scores = self._scores(leaves)
             told = self._numpy(scores)
@@ -83,8 +76,12 @@ class TorchOracle:
             (gradients,) = self._torch.autograd.grad(scores, leaves, weights)
         return told, self._numpy(gradients)
 
+    def _evaluating(self) -> AbstractContextManager[None]:
+        """Around each call."""
+        return nullcontext()
+
     def _scores(self, images: Any) -> Any:
-        scores = self._module(images)
+        scores = self._function(images)
         if not isinstance(scores, self._torch.Tensor):
             raise ModelError(
                 f"the module must return one tensor of scores (images, classes); got {type(scores).__name__}. "
@@ -105,13 +102,33 @@ def _agree(scores: NDArray[Any], expected: NDArray[Any]) -> bool:
     )
 
 
-@contextmanager
-def _evaluating(module: Any) -> Iterator[None]:
-    training = [part for part in module.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        yield
-    finally:
+class TorchOracle(TensorOracle):
+    """Shows images to a torch module in evaluation mode, and leaves the module as it was found.
+
+    A module may say with an attribute `image_shape` which images it takes.
+    """
+
+    def __init__(self, module: Any, *, plain: bool = False) -> None:
+        """`plain`: show the images as they come, whatever is faster."""
+        torch = require("torch", "torch")
+        weight = next((each for each in module.parameters() if each.is_floating_point()), None)
+        convolves = any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
+        device, dtype = ("cpu", None) if weight is None else (weight.device, weight.dtype)
+        super().__init__(module, device, dtype, turns=convolves and not plain)
+        self.image_shape = getattr(module, "image_shape", None)
+
+    @property
+    def plain(self) -> TorchOracle:
+        """The same module, run as it is."""
+        return TorchOracle(self._function, plain=True)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        training = [part for part in self._function.modules() if part.training]  # type: ignore[attr-defined]
         for part in training:
-            part.training = True
+            part.training = False
+        try:
+            yield
+        finally:
+            for part in training:
+                part.training = True

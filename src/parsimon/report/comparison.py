@@ -125,6 +125,16 @@ def _notes(
     if is_relative:
         notes.append(f"On {relative_to}'s: mean queries over the images that {relative_to} fooled too.")
     notes.append("Intervals: 95 %; Wilson's for success, percentile bootstrap for queries.")
+    notes += accounts(entries, summaries)
+    several = sum(not entry.white_box for entry in entries) > 1
+    if several and any(summary.unfinished for summary in summaries.values()):
+        notes.append("Paired comparison: left out until every image is finished.")
+    return notes
+
+
+def accounts(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list[str]:
+    """What was climbed, and all that was counted."""
+    notes = []
     losses = sorted({entry.loss for entry in entries})
     if len(losses) == 1:
         notes.append(f"Loss: {losses[0]}.")
@@ -145,9 +155,6 @@ def _notes(
         if entry.traffic is not None:
             attempted, answered = entry.traffic.attempted, entry.traffic.answered
             notes.append(f"Images sent to the server: {entry.name} {attempted:,} attempted, {answered:,} answered.")
-    several = sum(not entry.white_box for entry in entries) > 1
-    if several and any(summary.unfinished for summary in summaries.values()):
-        notes.append("Paired comparison: left out until every image is finished.")
     return notes
 
 

@@ -1,0 +1,63 @@
+"""How another library keeps its images, and the way there and back from ours: channels first, pixels in [0, 1]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import InputError
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Images whose pixels span another range, or whose channels come last.
+
+    Attributes:
+        low: The lowest value of a pixel.
+        high: The highest.
+        channels_last: Whether images are (rows, columns, channels).
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    channels_last: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.high > self.low:
+            raise InputError(f"the range of pixels must have a low end and a higher one; got {self.low}, {self.high}")
+
+    @property
+    def span(self) -> float:
+        """By how much more a step in their pixels is than one in ours."""
+        return self.high - self.low
+
+    def theirs(self, images: Any) -> Any:
+        """Our images as theirs, in numpy or in torch: the same operations, so that both round alike."""
+        if (self.low, self.high) != (0, 1):
+            images = (images * self.span + self.low).clip(self.low, self.high)
+        return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if self.channels_last else images
+
+    def ours(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Their images as ours."""
+        if images.ndim != 4:
+            order = "rows, columns, channels" if self.channels_last else "channels, rows, columns"
+            raise InputError(f"images must have shape (number, {order}); got {images.shape}")
+        lowest, highest = (float(images.min()), float(images.max())) if images.size else (self.low, self.low)
+        if lowest < np.float32(self.low) or highest > np.float32(self.high):
+            raise InputError(
+                f"pixels must lie in the model's range, {self.low:g} to {self.high:g}; got {lowest:g} to {highest:g}"
+            )
+        if self.channels_last:
+            images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        if (self.low, self.high) == (0, 1):
+            return images
+        return ((images - np.float32(self.low)) / np.float32(self.span)).clip(0, 1)
+
+    def gradients(self, gradients: NDArray[Any]) -> NDArray[Any]:
+        """With respect to our images, from those with respect to theirs."""
+        if self.channels_last:
+            gradients = gradients.transpose(0, 3, 1, 2)
+        return gradients * self.span
