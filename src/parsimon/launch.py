@@ -154,7 +154,7 @@ def _attack_all(
     def save(step: Step) -> None:
         if store is not None:
             store.count(name, step.tally.traffic)
-            store.save(name, unsaved, step.told)
+            store.save(name, unsaved, step.told, step.tally.queries)
             unsaved.clear()
         if on_step is not None:
             on_step(step)
@@ -168,7 +168,7 @@ def _attack_all(
         if store is not None:
             store.count(name, runner.tally.traffic)  # what was sent in vain, too
     if store is not None:
-        store.save(name, unsaved, [])
+        store.save(name, unsaved, [], runner.tally.queries)
         if not runner.stopped:
             store.finish(name)
     return ended

@@ -14,6 +14,7 @@ from parsimon.cli.check import BAD_INPUT, check
 from parsimon.cli.look import plot, report
 from parsimon.cli.reproduce import reproduce
 from parsimon.cli.run import compare, resume, run
+from parsimon.cli.view import view
 from parsimon.cli.zoo import command as zoo
 from parsimon.errors import OutageError, ParsimonError
 
@@ -29,7 +30,7 @@ def command() -> None:
     """
 
 
-for part in (run, compare, resume, report, plot, reproduce, zoo, check):
+for part in (run, compare, resume, view, report, plot, reproduce, zoo, check):
     command.add_command(part)
 
 

@@ -1,0 +1,40 @@
+"""`parsimon view`."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+from parsimon.view.server import Viewer
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="RUN")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Of the page; 0: any that is free."
+)
+@click.option(
+    "--open/--no-open", "show", default=None, help="Whether to open a browser. [default: if this is a terminal]"
+)
+def view(folder: Path, port: int, show: bool | None) -> None:
+    """Watch a run in a browser while it goes on: progress, curves growing, the gallery filling.
+
+    On the same page, a picture of your own is attacked step by step on a bundled network, with the blocks drawn. The
+    page is for this machine alone, and for whoever has the address that is printed. RUN may be a folder in which a run
+    is yet to begin, or one whose run is over. Ctrl-C ends the page, and never the run.
+
+    \b
+    parsimon run --out results &
+    parsimon view results
+    """
+    with Viewer(folder, port) as viewer:
+        print(f"The page: {viewer.address}\nCtrl-C ends it.", flush=True)
+        if sys.stdout.isatty() if show is None else show:
+            webbrowser.open(viewer.address)
+        try:
+            viewer.serve_forever()
+        except KeyboardInterrupt:
+            print()
