@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -30,11 +31,8 @@ def view(folder: Path, port: int, show: bool | None) -> None:
     parsimon run --out results &
     parsimon view results
     """
-    with Viewer(folder, port) as viewer:
+    with Viewer(folder, port) as viewer, suppress(KeyboardInterrupt):
         print(f"The page: {viewer.address}\nCtrl-C ends it.", flush=True)
         if sys.stdout.isatty() if show is None else show:
             webbrowser.open(viewer.address)
-        try:
-            viewer.serve_forever()
-        except KeyboardInterrupt:
-            print()
+        viewer.serve_forever()

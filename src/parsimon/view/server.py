@@ -216,7 +216,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
-        self.close_connection = True  # what the request has sent besides is not read
         self._send_json({"error": sentence}, status)
 
     def _send_json(self, data: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
@@ -234,8 +233,9 @@ class _Handler(BaseHTTPRequestHandler):
         policy = f"{self.viewer.policy}; frame-ancestors 'none'"
         for name, value in {**_HEADERS, "Content-Security-Policy": policy, **headers}.items():
             self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
+        # One request a connection: what a refused one has sent besides is not read, and no thread waits for more.
+        self.send_header("Connection", "close")
+        self.close_connection = True
         self.end_headers()
 
 

@@ -75,7 +75,8 @@ class _Seen:
             return False
         if ended or not before:
             self._shown = _Shown(self._reading.comparison())
-            self._entries += [self._entry(name, outcome) for name, outcome in ended]
+            for name, outcome in ended:
+                self._entries.append(self._entry(name, outcome))
         return True
 
     def _entry(self, name: str, outcome: Outcome) -> Data:

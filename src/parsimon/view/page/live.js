@@ -10,7 +10,9 @@ const picture = (entry, what) =>
 function watch() {
   const at = (selector) => document.querySelector(selector);
   const draw = showPlot(at(".curves"), 0);
-  let [run, known, gallery, tables, before] = [null, 0, null, "", null];
+  let [run, known, gallery, tables] = [null, 0, null, ""];
+  let whiteBox = new Set();
+  const looks = []; // the last few: when, and how many queries there were
   at("select[name=sort]").prepend(element("option", { value: "newest" }, "newest"));
   at("select[name=sort]").value = "newest";
 
@@ -44,11 +46,13 @@ function watch() {
     known = told.ended;
     told.attacks.forEach(showAttack);
     showPace(told);
-    if (told.curves) draw(told.curves);
+    if (told.curves) {
+      draw(told.curves);
+      whiteBox = new Set(told.curves.lines.filter((line) => line.white_box).map((line) => line.name));
+    }
     if (told.entries.length) gallery.add(told.entries);
     const text = JSON.stringify(told.tables);
     if (text !== tables) {
-      const whiteBox = new Set(told.curves?.lines.filter((line) => line.white_box).map((line) => line.name));
       at(".tables").replaceChildren();
       for (const table of told.tables ?? []) showTable(at(".tables"), table, whiteBox);
       tables = text;
@@ -83,10 +87,9 @@ function watch() {
   function showPace(told) {
     const queries = told.attacks.reduce((sum, attack) => sum + attack.queries, 0);
     const now = performance.now();
-    before ??= [];
-    before.push([now, queries]);
-    if (before.length > 6) before.shift();
-    const [[began, had]] = before;
+    looks.push([now, queries]);
+    if (looks.length > 6) looks.shift();
+    const [[began, had]] = looks;
     const pace = Math.round((1000 * (queries - had)) / Math.max(1, now - began));
     at(".pace").textContent = told.state === "running" && pace > 0 ? `${whole(pace)} queries a second` : "";
   }
