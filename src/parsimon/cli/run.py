@@ -10,19 +10,22 @@ from typing import Any
 import click
 
 from parsimon import runs, zoo
+from parsimon.cli.completion import ATTACK_NAMES
 from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, MEANS, means_of, options
-from parsimon.cli.show import PICTURE, RESULTS, show
+from parsimon.cli.output import JSON
+from parsimon.cli.show import FAIL_UNDER, PICTURE, RESULTS, finish
 from parsimon.errors import InputError
 from parsimon.launch import Means
 from parsimon.report.table import TABLE_FILES
 from parsimon.spec import Spec
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
+WHAT_TO_SAY = (FORMAT, FAIL_UNDER, JSON)
 
 
 @click.command()
-@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, FORMAT)
-@click.option("--attack", default="parsimonious", show_default=True, help=ATTACK_HELP)
+@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, *WHAT_TO_SAY)
+@click.option("--attack", default="parsimonious", show_default=True, help=ATTACK_HELP, shell_complete=ATTACK_NAMES)
 @click.argument("spec", required=False, type=click.Path(path_type=Path), metavar="[SPEC.toml]")
 @click.pass_context
 def run(
@@ -33,6 +36,7 @@ def run(
     out: Path | None,
     download: bool,
     form: str,
+    fail_under: float | None,
     **settings: Any,
 ) -> None:
     """Attack a model and print a table.
@@ -47,6 +51,7 @@ def run(
     parsimon run --model mypackage.models:build --data images.npz --targets random
     parsimon run --attack parsimonious,behaviour=published,block=8
     parsimon run experiment.toml --out results
+    parsimon run --model model.onnx --data images.npz --images all --fail-under 0.30
     """
     means = means_of(settings)
     if spec is None:
@@ -54,16 +59,21 @@ def run(
     else:
         _refuse_both(context, spec)
         described = Spec.read(spec)
-    _store_and_show(described, out, download, form, means)
+    _store_and_show(described, out, download, form, fail_under, means)
 
 
 @click.command()
-@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, FORMAT)
+@options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, *WHAT_TO_SAY)
 @click.option(
-    "--relative-to", metavar="ATTACK", help="Average queries over the images that this one fooled, too. [default: nes]"
+    "--relative-to",
+    metavar="ATTACK",
+    shell_complete=ATTACK_NAMES,
+    help="Average queries over the images that this one fooled, too. [default: nes]",
 )
-@click.argument("attacks", nargs=-1, metavar="[ATTACK]...")
-def compare(attacks: tuple[str, ...], out: Path | None, download: bool, form: str, **settings: Any) -> None:
+@click.argument("attacks", nargs=-1, metavar="[ATTACK]...", shell_complete=ATTACK_NAMES)
+def compare(
+    attacks: tuple[str, ...], out: Path | None, download: bool, form: str, fail_under: float | None, **settings: Any
+) -> None:
     """Several attacks on the same images of the same model, in one table.
 
     Without arguments those of the paper: parsimonious, bandits, nes, and pgd as the white-box line. An ATTACK is one of
@@ -76,32 +86,34 @@ def compare(attacks: tuple[str, ...], out: Path | None, download: bool, form: st
     parsimon compare bandits bandits,strict=true nes:imagenet-0.05 --model model.onnx --data images.npz
     """
     means = means_of(settings)
-    _store_and_show(Spec(attacks=attacks or _OF_THE_PAPER, **settings), out, download, form, means)
+    _store_and_show(Spec(attacks=attacks or _OF_THE_PAPER, **settings), out, download, form, fail_under, means)
 
 
 @click.command()
-@options(*MEANS, FORMAT)
+@options(*MEANS, *WHAT_TO_SAY)
 @click.argument("folder", type=click.Path(path_type=Path))
-def resume(folder: Path, form: str, **means: Any) -> None:
+def resume(folder: Path, form: str, fail_under: float | None, **means: Any) -> None:
     """Go on with a run where it was left off, in the middle of an image if need be.
 
     No query that was answered is asked again. A run that is over is shown again.
     """
-    show(runs.resume(folder, **means), folder, form)
+    finish(runs.resume(folder, **means), folder, form, fail_under)
 
 
 def _refuse_both(context: click.Context, spec: Path) -> None:
     """A file describes the whole run: an option beside it would be lost or would make the file a lie."""
-    free = {"spec", "out", "download", "form", *Means.__annotations__}
+    free = {"spec", "out", "download", "form", "fail_under", "json", *Means.__annotations__}
     for name in context.params:
         if name not in free and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise InputError(f"{spec} describes the run, so --{name.replace('_', '-')} must be set there")
 
 
-def _store_and_show(spec: Spec, out: Path | None, download: bool, form: str, means: Means) -> None:
+def _store_and_show(
+    spec: Spec, out: Path | None, download: bool, form: str, fail_under: float | None, means: Means
+) -> None:
     folder = _results_folder(out)
     zoo.ensure([spec.model, spec.data], download=download)
-    show(runs.run(spec, folder, **means), folder, form)
+    finish(runs.run(spec, folder, **means), folder, form, fail_under)
 
 
 def _results_folder(out: Path | None) -> Path:

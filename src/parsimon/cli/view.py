@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import webbrowser
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
+from parsimon.cli.output import JSON, answer
 from parsimon.view.server import Viewer
 
 
@@ -20,6 +22,7 @@ from parsimon.view.server import Viewer
 @click.option(
     "--open/--no-open", "show", default=None, help="Whether to open a browser. [default: if this is a terminal]"
 )
+@JSON
 def view(folder: Path, port: int, show: bool | None) -> None:
     """Watch a run in a browser while it goes on: progress, curves growing, the gallery filling.
 
@@ -32,7 +35,8 @@ def view(folder: Path, port: int, show: bool | None) -> None:
     parsimon view results
     """
     with Viewer(folder, port) as viewer, suppress(KeyboardInterrupt):
-        print(f"The page: {viewer.address}\nCtrl-C ends it.", flush=True)
+        words = f"The page: {viewer.address}\nCtrl-C ends it."
+        answer(lambda: {"run": str(folder), "address": viewer.address}, partial(print, words, flush=True))
         if sys.stdout.isatty() if show is None else show:
             webbrowser.open(viewer.address)
         viewer.serve_forever()
