@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -163,8 +164,6 @@ def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path) -> None:
         (tmp_path / "run" / path.name).write_bytes(path.read_bytes())
     for name in ("data.npz", "mine.py"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
-    import sqlite3
-
     with sqlite3.connect(tmp_path / "run" / "run.sqlite") as database:
         database.execute("DELETE FROM outcomes WHERE attack = 'RandomCorners' AND image = 5")
     database.close()
@@ -242,7 +241,7 @@ def test_the_exit_codes_of_the_help_are_those_of_the_guide(tmp_path: Path) -> No
     assert set(re.findall(r"^\| (\d+) \|", guide, flags=re.MULTILINE)) == told | {"1"}
 
 
-def test_the_workflow_runs(place: Path, tmp_path: Path) -> None:
+def test_the_workflow_runs(tmp_path: Path) -> None:
     """Its commands in their order, as the runner starts them, but for the installation, which is this one."""
     workflow = yaml.safe_load((ROOT / "examples" / "github-action.yml").read_text())
     job = workflow["jobs"]["gate"]

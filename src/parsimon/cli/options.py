@@ -19,7 +19,7 @@ Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
 
 
-class _Count(click.ParamType[int | str]):
+class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
     """A whole number, or `all`."""
 
     name = "integer or all"

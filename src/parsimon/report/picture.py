@@ -56,6 +56,11 @@ def as_bytes(image: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(levels[:3].transpose(1, 2, 0)) if len(levels) >= 3 else levels[0]
 
 
+def as_rgb(image: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """The same with three channels, (rows, columns, 3), whatever the image has."""
+    return np.asarray(Pillow.fromarray(as_bytes(image)).convert("RGB"))
+
+
 def perturbation_of(original: Image, adversarial: Image, eps: float) -> NDArray[np.floating]:
     """What was added to an image, stretched so that -eps is black and +eps white."""
     stretched = 0.5 + (adversarial - original) / (2 * eps)
@@ -72,7 +77,7 @@ def png(image: NDArray[np.floating]) -> bytes:
 
 def _tile(image: NDArray[np.floating]) -> Pillow.Image:
     """An image of any shape, grey or colour, fitted into a square tile without smoothing its pixels away."""
-    picture = Pillow.fromarray(as_bytes(image)).convert("RGB")
+    picture = Pillow.fromarray(as_rgb(image))
     scale = _SIDE / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     method = Pillow.Resampling.NEAREST if scale >= 1 else Pillow.Resampling.LANCZOS
