@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-servers test-ray lint format bench bench-peers bench-throughput docs clean
+.PHONY: demo test test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -28,6 +28,9 @@ test-servers: $(VENV)/.test $(SERVERS:%=$(VENV)/%/.made)  ## tests with real inf
 
 test-ray: $(VENV)/.ray  ## the tests on a Ray cluster of two nodes, which they start on this machine
 	$(BIN)/python -m pytest -m ray
+
+test-tracking: $(VENV)/.tracking  ## the tests with TensorBoard and Weights & Biases
+	$(BIN)/python -m pytest -m tracking
 
 lint: $(VENV)/.test $(VENV)/.lint  ## style and types
 	$(BIN)/ruff check
@@ -85,6 +88,10 @@ $(VENV)/mlserver/.made $(VENV)/triton/.made: | $(VENV)/.made
 
 $(VENV)/.ray: $(VENV)/.test
 	$(INSTALL) --editable ".[ray]"
+	touch $@
+
+$(VENV)/.tracking: $(VENV)/.test
+	$(INSTALL) --editable ".[tensorboard,wandb]" tensorboard
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt

@@ -29,9 +29,9 @@ class Timed(Store):
     calls = 0
     largest = 0
 
-    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told]) -> None:
+    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told], queries: int | None = None) -> None:
         began = time.perf_counter()
-        super().save(attack, ended, told)
+        super().save(attack, ended, told, queries)
         Timed.seconds += time.perf_counter() - began
         Timed.calls += 1
 

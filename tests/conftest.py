@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
 import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
+from playwright.sync_api import sync_playwright
 
+from page import chromium
 from parsimon import zoo
 
 # How long an example takes says more about the machine than about the code.
@@ -31,3 +35,16 @@ def bundled() -> Bundled:
     right = np.argmax(scores, axis=1) == labels
     some = np.sort(np.concatenate([np.flatnonzero(right)[:8], np.flatnonzero(~right)[:2]]))
     return Bundled(images[some], labels[some], right[some])
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """It is no Python package, and so the one thing that may be missing; but not in CI."""
+    path = chromium()
+    if path is None:
+        do_without = pytest.fail if os.environ.get("CI") else pytest.skip
+        do_without("there is no Chromium here; on Debian: apt-get install chromium")
+    with sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image as Pillow
-from playwright.sync_api import sync_playwright
 
 import parsimon
-from page import chromium, made
+from page import made
 from parsimon.errors import InputError
 from parsimon.protocol import Image
 from parsimon.report import page as page_module
@@ -240,19 +238,7 @@ def test_nothing_to_show_and_facts_of_nothing_are_refused(small: Comparison, tmp
         written(tmp_path, {"run": small}, facts={"other": FACTS})
 
 
-# In a browser. It is no Python package, and so the one thing that may be missing; but not in CI.
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    if path is None:
-        do_without = pytest.fail if os.environ.get("CI") else pytest.skip
-        do_without("there is no Chromium here; on Debian: apt-get install chromium")
-    with sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
+# In a browser.
 
 
 class Reader:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
@@ -27,6 +28,9 @@ from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
 from parsimon.workers import Driver, Plan, crew_for
 
+# Told of each model call: the attack, on how many images it is, and what the call has brought.
+Watch = Callable[[str, int, Step], None]
+
 
 class Means(TypedDict, total=False):
     """With what a run is made. None of it changes a result, and all of it may be left out."""
@@ -35,6 +39,7 @@ class Means(TypedDict, total=False):
     workers: int | None
     ray: str | None
     progress: bool | None
+    watch: Watch | None
 
 
 class Runner(Protocol):
@@ -71,6 +76,7 @@ def launch(
     ray: str | None = None,
     progress: bool | None = None,
     survivors_only: bool = False,
+    watch: Watch | None = None,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
 ) -> dict[str, Result]:
     """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
@@ -118,8 +124,9 @@ def launch(
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             runner: Runner = engines[name] if crew is None else Driver(crew, replace(plans[name], in_flight=room))
-            with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as on_step:
-                ended = _attack_all(runner, name, chosen, source, goals, store, on_step)
+            with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as line:
+                told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
+                ended = _attack_all(runner, name, chosen, source, goals, store, told)
             # After Ctrl-C some may not even have been begun.
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
             tally = runner.tally
@@ -154,7 +161,7 @@ def _attack_all(
     source: ImageSource,
     goals: NDArray[np.intp],
     store: Store | None,
-    on_step: Callable[[Step], None] | None,
+    on_step: Sequence[Callable[[Step], None]],
 ) -> dict[int, Outcome]:
     """One attack on the chosen images, from where the store says that it was left off."""
     ended = {} if store is None else store.outcomes(name)
@@ -166,10 +173,10 @@ def _attack_all(
     def save(step: Step) -> None:
         if store is not None:
             store.count(name, step.tally.traffic)
-            store.save(name, unsaved, step.told)
+            store.save(name, unsaved, step.told, step.tally.queries)
             unsaved.clear()
-        if on_step is not None:
-            on_step(step)
+        for tell in on_step:
+            tell(step)
 
     try:
         for outcome in runner.run(tasks, save):
@@ -180,7 +187,7 @@ def _attack_all(
         if store is not None:
             store.count(name, runner.tally.traffic)  # what was sent in vain, too
     if store is not None:
-        store.save(name, unsaved, [])
+        store.save(name, unsaved, [], runner.tally.queries)
         if not runner.stopped:
             store.finish(name)
     return ended

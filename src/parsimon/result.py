@@ -17,7 +17,7 @@ from parsimon.protocol import Attack, Image, Outcome, Traffic
 from parsimon.report.comparison import Entry, comparison_table, paired_table
 from parsimon.report.table import Table
 from parsimon.statistics import Paired, paired
-from parsimon.summary import Summary, summarise
+from parsimon.summary import Summary, summarise, withstood
 from parsimon.threat import Threat
 
 
@@ -107,6 +107,19 @@ class Comparison:
     def unfinished(self) -> int:
         """Images that an interruption left, over all attacks."""
         return sum(result.summary.unfinished for result in self.results.values())
+
+    @property
+    def robust_accuracy(self) -> float:
+        """The share of all given images that the model classifies correctly and that no attack fooled.
+
+        Where only some of the correctly classified images were attacked, the others are taken to fare as these did:
+        it is then the clean accuracy times the share of the attacked that none fooled. Unfinished images are not fooled
+        so far, so until they are finished it is an upper bound.
+        """
+        first = next(iter(self.results.values()))
+        images, correct, attacked = len(first.labels), int(first.prepared.correct.sum()), len(first.outcomes)
+        # Whole numbers until the one division: 3 of 10 images are exactly what 0.3 is.
+        return correct * withstood(result.outcomes for result in self.results.values()) / (images * attacked)
 
     def table(self) -> Table:
         """The comparison as a table: as text, as Markdown, as LaTeX."""

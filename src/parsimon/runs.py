@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parsimon.api import named_rows, row_named
 from parsimon.checks import Prepared
@@ -24,7 +25,7 @@ from parsimon.engine import Tally
 from parsimon.errors import InputError, OutageError, StoreError
 from parsimon.launch import Means, launch
 from parsimon.oracles import hubs
-from parsimon.protocol import Attack, Outcome
+from parsimon.protocol import Attack, Outcome, Traffic
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
 from parsimon.store import Store
@@ -110,6 +111,12 @@ def is_run(folder: Path) -> bool:
     return (folder / _SPEC).exists()
 
 
+def identity(folder: Path) -> str:
+    """Tells whether the run in a folder is still the same one, or another was begun in its place."""
+    about = (folder / _ENVIRONMENT).stat()
+    return f"{about.st_ino:x}-{about.st_mtime_ns:x}"
+
+
 def spec_of(folder: Path) -> Spec:
     """What the run in a folder is a run of."""
     if not is_run(folder):
@@ -124,27 +131,76 @@ def resume(folder: Path, **means: Unpack[Means]) -> Comparison:
 
 def load(folder: Path) -> Comparison:
     """A run's results so far, read without its model; images that have not ended count as interrupted."""
-    spec = spec_of(folder)
-    rows = named_rows(spec.attacks)
-    images = data_of(spec).images
-    with Store(folder, images) as store:
+    reading = Reading(folder)
+    reading.refresh()
+    if not reading.begun:
+        raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
+    return reading.comparison()
+
+
+class Reading:
+    """A run that is read again and again while another process may be working on it. Each outcome is read once.
+
+    Attributes:
+        spec: What it is a run of.
+        data: Its images.
+        queries: Of each attack, charged so far, for images in work too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.spec = spec_of(folder)
+        self.data = data_of(self.spec)
+        self.queries: dict[str, int] = {}
+        self._attacks = named_rows(self.spec.attacks)
+        self._outcomes: dict[str, dict[int, Outcome]] = {name: {} for name in self._attacks}
+        self._traffic: dict[str, Traffic | None] = {}
+        self._place = 0
+        self._chosen: list[int] = []
+        self._truth: NDArray[np.intp]
+        self._prepared: Prepared
+
+    @property
+    def begun(self) -> bool:
+        """Whether images were chosen: before that there is nothing to read."""
+        return bool(self._chosen)
+
+    def refresh(self) -> list[tuple[str, Outcome]]:
+        """What has ended since it was last asked, in the order in which it did, each with its attack's name."""
+        with Store(self._folder, self.data.images) as store:
+            if not self.begun and not self._begin(store):
+                return []
+            ended = store.ended_after(self._place)
+            self._traffic = {name: store.traffic(name) for name in self._attacks}
+            self.queries = {name: store.queries(name) for name in self._attacks}
+        for self._place, name, outcome in ended:
+            self._outcomes[name][outcome.index] = outcome
+        return [(name, outcome) for _, name, outcome in ended]
+
+    def _begin(self, store: Store) -> bool:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
-            raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
-        truth = np.asarray(store.known("labels"), np.intp)
-        seen = np.asarray(predicted, np.intp)
-        confidence = np.asarray(store.known("confidence"))
-        prepared = Prepared(seen, seen == truth, store.known("classes"), confidence, store.known("way"))
-        results = {}
-        for name, attack in rows.items():
-            ended = store.outcomes(name)
-            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+            return False
+        self._truth = np.asarray(store.known("labels"), np.intp)
+        seen, confidence = np.asarray(predicted, np.intp), np.asarray(store.known("confidence"))
+        classes, way = store.known("classes"), store.known("way")
+        self._prepared = Prepared(seen, seen == self._truth, classes, confidence, way)
+        self._chosen = chosen
+        return True
+
+    def comparison(self) -> Comparison:
+        """All that was read; images that have not ended count as interrupted."""
+        spec, results = self.spec, {}
+        for name, attack in self._attacks.items():
+            ended = self._outcomes[name]
+            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in self._chosen)
             targeted = spec.targets is not None
-            loss = spec.loss or attack.own_loss(targeted)
-            threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit)
-            tally = Tally.of(ended.values(), store.traffic(name))
-            results[name] = Result(attack, threat, spec.budget, images, truth, prepared, outcomes, tally)
-    return Comparison(results, row_named(spec.relative_to, rows))
+            threat = Threat(spec.radius, targeted, spec.loss or attack.own_loss(targeted), spec.scores, spec.eight_bit)
+            tally = Tally.of(ended.values(), self._traffic[name])
+            results[name] = Result(
+                attack, threat, spec.budget, self.data.images, self._truth, self._prepared, outcomes, tally
+            )
+        return Comparison(results, row_named(spec.relative_to, self._attacks))
 
 
 def data_of(spec: Spec) -> Data:

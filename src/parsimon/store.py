@@ -2,9 +2,10 @@
 
 Tables:
 
-- `about`: facts of the run, such as which images were chosen, and how much was sent to a model behind a network;
-- `outcomes`: a row for each attack and image, written when the attack on it ends. Its point is a bit for each block, or
-  what differs from the original image, bit for bit;
+- `about`: facts of the run, such as which images were chosen, how many queries each attack was charged so far, and how
+  much was sent to a model behind a network;
+- `outcomes`: a row for each attack and image, written when the attack on it ends, and never changed after that. Its
+  point is a bit for each block, or what differs from the original image, bit for bit;
 - `journal`: a row for each model call, with what it told the searches that go on. An image's outcome and the journal
   of the call that ended it are written together, so whenever the process dies, an image is either ended or can be
   resumed from its last reply. The journal of an attack is deleted when the attack is over.
@@ -20,7 +21,7 @@ import sqlite3
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told, Traf
 
 _VERSION = 2
 _APPLICATION = 0x70617273  # "pars"
+_LOCK, _MOMENT = "lock.sqlite", 0.5  # seconds
 _COMPACT_AFTER = 64 * 2**20  # bytes of journal
 
 _SCHEMA = """
@@ -46,6 +48,7 @@ CREATE TABLE outcomes (
 );
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL);
 """
+_FACT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 
 
 class Store:
@@ -80,7 +83,7 @@ class Store:
 
     def know(self, key: str, value: Any) -> None:
         with self._transaction():
-            self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, json.dumps(value)))
+            self._database.execute(_FACT, (key, json.dumps(value)))
 
     def hold(self, key: str, value: Any) -> None:
         """Write down a fact of what the run is made on, or see that it is still the same."""
@@ -101,9 +104,11 @@ class Store:
 
     # --- what has ended, and what is in work ------------------------------------------------------------------------
 
-    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told]) -> None:
-        """All that one model call has brought, at once."""
+    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told], queries: int | None = None) -> None:
+        """All that one model call has brought, at once; and how many queries were charged so far, for who looks on."""
         with self._transaction():
+            if queries is not None:
+                self._database.execute(_FACT, (f"queries {attack}", json.dumps(queries)))
             self._database.executemany(
                 "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [self._row(attack, outcome) for outcome in ended],
@@ -120,6 +125,18 @@ class Store:
         with self._errors():
             rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
             return {row[1]: self._outcome(row) for row in rows}
+
+    def ended_after(self, place: int) -> list[tuple[int, str, Outcome]]:
+        """What has ended, of all attacks, in the order in which it did, each with its place in it; those before are not
+        read.
+        """
+        with self._errors():
+            rows = self._database.execute("SELECT rowid, * FROM outcomes WHERE rowid > ? ORDER BY rowid", (place,))
+            return [(number, row[0], self._outcome(tuple(row))) for number, *row in rows]
+
+    def queries(self, attack: str) -> int:
+        """Charged so far, for images in work too."""
+        return self.known(f"queries {attack}") or 0
 
     def count(self, attack: str, traffic: Traffic | None) -> None:
         """Of a model behind a network: what went there so far. Written before what it brought, which may be lost."""
@@ -271,9 +288,23 @@ def joined(parts: Sequence[Told]) -> Told:
     )
 
 
+def is_written(folder: Path) -> bool:
+    """Whether a process is working on the run."""
+    path = folder / _LOCK
+    if not path.exists():
+        return False
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as lock:
+        try:
+            lock.execute("SELECT COUNT(*) FROM sqlite_master")
+        except sqlite3.OperationalError:  # it is locked
+            return True
+    return False
+
+
 def _locked(folder: Path) -> sqlite3.Connection:
     """A lock that the operating system lets go when this process ends, however it ends."""
-    lock = sqlite3.connect(folder / "lock.sqlite", timeout=0, isolation_level=None)
+    # Who asks whether the run `is_written` holds it too, for a moment.
+    lock = sqlite3.connect(folder / _LOCK, timeout=_MOMENT, isolation_level=None)
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, median
@@ -75,6 +75,14 @@ def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
         mean_of_all=fmean(of_all) if of_all and not unfinished else None,
         of_successes=of_successes,
     )
+
+
+def withstood(attacks: Iterable[Sequence[Outcome]]) -> int:
+    """How many of the images that several attacks were on none of them fooled."""
+    endings: dict[int, bool] = {}
+    for outcome in (outcome for outcomes in attacks for outcome in outcomes):
+        endings[outcome.index] = endings.get(outcome.index, False) or outcome.success
+    return sum(not fooled for fooled in endings.values())
 
 
 def where_fooled(reference: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:

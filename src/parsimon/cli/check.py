@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 import click
 import numpy as np
@@ -11,26 +12,38 @@ from rich.markup import escape
 
 from parsimon import checks
 from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
+from parsimon.cli.output import JSON, Exit, answer
 from parsimon.data import open_data_for
 from parsimon.oracles import as_oracle
 from parsimon.threat import Scores, Threat
 
-BAD_INPUT = 2  # as click has it
+_MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
 
 
 @click.command()
-@options(MODEL, DATA, PREPROCESS, SCORES)
+@options(MODEL, DATA, PREPROCESS, SCORES, JSON)
 @click.option("--batch-size", default=64, show_default=True, help="Images in a model call.")
 def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     opened = open_data_for(model, data, preprocess)
     oracle = as_oracle(model)
     threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))
-    marks = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
-    failed = False
-    for finding in checks.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size):
-        Console().print(
-            f"{marks[finding.verdict]} [bold]{finding.name}[/]: {escape(finding.sentence)}", highlight=False
-        )
-        failed |= finding.verdict == "error"
-    sys.exit(BAD_INPUT if failed else 0)
+    found = checks.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size)
+    findings = []
+
+    def text() -> None:
+        for finding in found:  # each as soon as it is there
+            findings.append(finding)
+            mark, sentence = _MARKS[finding.verdict], escape(finding.sentence)
+            Console().print(f"{mark} [bold]{finding.name}[/]: {sentence}", highlight=False)
+
+    def document() -> dict[str, object]:
+        findings.extend(found)
+        return {"attackable": not _failed(findings), "findings": [asdict(finding) for finding in findings]}
+
+    answer(document, text)
+    sys.exit(Exit.BAD_INPUT if _failed(findings) else Exit.DONE)
+
+
+def _failed(findings: list[checks.Finding]) -> bool:
+    return any(finding.verdict == "error" for finding in findings)

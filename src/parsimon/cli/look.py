@@ -1,4 +1,4 @@
-"""`parsimon report` and `plot`: what to look at of stored runs."""
+"""`parsimon show`, `report` and `plot`: what to look at of stored runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 import click
 
 from parsimon import runs
+from parsimon.cli.options import FORMAT, options
+from parsimon.cli.output import JSON, Exit, answer
+from parsimon.cli.show import FAIL_UNDER, display
 from parsimon.report import figures
 from parsimon.report.page import write_page
 
@@ -15,10 +18,25 @@ _WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 
 
 @click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="RUN")
+@options(FORMAT, FAIL_UNDER, JSON)
+def show(folder: Path, form: str, fail_under: float | None) -> None:
+    """Print the table of a run, finished or not, without its model.
+
+    \b
+    parsimon show parsimon-results/2026-11-16-024905
+    parsimon show results --json
+    """
+    passes = display(runs.load(folder), folder, form, fail_under)
+    sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
+
+
+@click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The page. [default: report.html in the first run's folder]"
 )
+@JSON
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
     """Write one page about runs: table, curves, gallery, spec. It needs no network to open.
 
@@ -29,7 +47,7 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
     path = out or folders[0] / "report.html"
     comparisons = {str(folder): runs.load(folder) for folder in folders}
     write_page(comparisons, path, facts={str(folder): runs.facts_of(folder) for folder in folders})
-    print(path)
+    answer(lambda: {"page": str(path)}, lambda: print(path))
 
 
 @click.command()
@@ -43,6 +61,7 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.option(
     "--width", type=click.Choice(list(_WIDTHS)), default="column", show_default=True, help="Of a two-column page."
 )
+@JSON
 def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> None:
     """Draw the success curves of runs for a paper, each with its 95 % band.
 
@@ -62,4 +81,4 @@ def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> 
     for name, comparison in comparisons.items():
         if comparison.unfinished:
             print(f"note: {name} has {comparison.unfinished:,} unfinished images, drawn as not fooled", file=sys.stderr)
-    print(path)
+    answer(lambda: {"figure": str(path)}, lambda: print(path))

@@ -9,6 +9,7 @@ from typing import Any, cast, get_args
 import click
 
 from parsimon.attacks import ATTACKS
+from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
 from parsimon.data.named import FORMS
 from parsimon.launch import Means
 from parsimon.oracles.hubs import FORMS as HUB_FORMS
@@ -17,6 +18,15 @@ from parsimon.threat import Loss, Scores, Targets
 
 Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
+
+
+class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """A whole number, or `all`."""
+
+    name = "integer or all"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        return "all" if value == "all" else click.INT.convert(value, parameter, context)
 
 
 def choice(literal: Any) -> click.Choice[str]:
@@ -30,12 +40,14 @@ DATA = click.option(
     "--data",
     default=Spec.data,
     show_default=True,
+    shell_complete=DATA_NAMES,
     help="; ".join(f"{form}: {what}" for form, what in FORMS.items()) + ".",
 )
 MODEL = click.option(
     "--model",
     default="robust",
     show_default=True,
+    shell_complete=MODEL_NAMES,
     help="A bundled network (robust, standard), one of `parsimon zoo`, the path of an ONNX file, a model of a hub "
     f"({', '.join(HUB_FORMS)}), "
     "grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL for one behind an inference server, or "
@@ -55,7 +67,11 @@ HOW_TO_ATTACK = (
     PREPROCESS,
     SCORES,
     click.option(
-        "--images", default=Spec.images, show_default=True, help="Attack the first so many that are classified right."
+        "--images",
+        type=_Count(),
+        default=Spec.images,
+        show_default=True,
+        help="Attack the first so many that are classified right, or `all` of these.",
     ),
     click.option("--sample", type=int, help="Attack a random sample of them instead, with this seed."),
     click.option(

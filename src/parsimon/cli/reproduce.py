@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +14,27 @@ from rich.console import Console
 from rich.table import Table
 
 from parsimon import zoo
+from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
 from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, choice, means_of, options
-from parsimon.cli.show import INTERRUPTED, print_tables
-from parsimon.experiments import exhibit, exhibits
+from parsimon.cli.output import JSON, Exit, answer, as_json
+from parsimon.cli.show import print_tables
+from parsimon.experiments import Exhibit, exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
 from parsimon.threat import Scores
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=EXHIBIT_NAMES)
 @click.option("--images", type=click.IntRange(1), help="Attack so many. [default: as many as the paper]")
 @click.option("--budget", type=click.IntRange(1), help="Queries allowed for each image. [default: the paper's]")
-@click.option("--model", help="As for `parsimon run`. [default: a network of the zoo, as each run's file says]")
-@click.option("--data", help="As for `parsimon run`. [default: images of the zoo]")
+@click.option(
+    "--model",
+    shell_complete=MODEL_NAMES,
+    help="As for `parsimon run`. [default: a network of the zoo, as each run's file says]",
+)
+@click.option("--data", shell_complete=DATA_NAMES, help="As for `parsimon run`. [default: images of the zoo]")
 @click.option("--scores", type=choice(Scores), help="What the model returns. [default: logits]")
-@options(PREPROCESS, BATCH_SIZE, *MEANS, DOWNLOAD, FORMAT)
+@options(PREPROCESS, BATCH_SIZE, *MEANS, DOWNLOAD, FORMAT, JSON)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -48,7 +56,7 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     parsimon reproduce table4 --data imagenet:/data/ILSVRC2012/val
     """
     if not names:
-        _list()
+        answer(lambda: {"exhibits": [_fact(each) for each in exhibits().values()]}, _list)
         return
     means = means_of(settings)
     changes = {key: value for key, value in settings.items() if value is not None}
@@ -56,15 +64,27 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     specs = [planned.spec for each in chosen for planned in each.runs]
     needed = {changes.get(what, getattr(spec, what)) for spec in specs for what in ("model", "data")}
     zoo.ensure(sorted(needed), download=download)
+    written: list[dict[str, Any]] = []
     for each in chosen:
         Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
         reproduced = reproduce_exhibit(each, out, changes, **means)
         if reproduced is None:
-            print("Unfinished: the same command goes on where it was left off.")
-            sys.exit(INTERRUPTED)
-        print_tables(reproduced.view.tables, form)
-        files = ", ".join(sorted(file.name for file in reproduced.folder.iterdir()))
-        print(f"Written to {reproduced.folder}: {files}\n", file=sys.stdout if form == "text" else sys.stderr)
+            unfinished = "Unfinished: the same command goes on where it was left off."
+            answer(lambda: {"exhibits": written, "finished": False}, partial(print, unfinished))
+            sys.exit(Exit.INTERRUPTED)
+        files = sorted(reproduced.folder.iterdir())
+        tables = [asdict(table) for table in reproduced.view.tables]
+        written.append({**_fact(each), "tables": tables, "files": [*map(str, files)]})
+        if not as_json():
+            print_tables(reproduced.view.tables, form)
+            listed = ", ".join(file.name for file in files)
+            print(f"Written to {reproduced.folder}: {listed}\n", file=sys.stdout if form == "text" else sys.stderr)
+    answer(lambda: {"exhibits": written, "finished": True}, lambda: None)
+
+
+def _fact(each: Exhibit) -> dict[str, Any]:
+    queries = sum(planned.queries for planned in each.runs)
+    return {"name": each.name, "title": each.title, "queries": queries, "model": each.runs[0].spec.model}
 
 
 def _list() -> None:
@@ -72,8 +92,8 @@ def _list() -> None:
     for header in ("name", "what it shows", "queries", "model"):
         table.add_column(header, no_wrap=header != "what it shows", justify="right" if header == "queries" else "left")
     for name, each in exhibits().items():
-        queries = sum(planned.queries for planned in each.runs)
-        table.add_row(name, each.title.partition(": ")[2], f"{queries:,}", each.runs[0].spec.model)
+        fact = _fact(each)
+        table.add_row(name, each.title.partition(": ")[2], f"{fact['queries']:,}", fact["model"])
     Console().print(table)
     print("Queries: about so many at the paper's full protocol. Exhibits of the same run")
     print("share it: after table1, figure5a costs nothing. `all` is all of them.")

@@ -2,43 +2,132 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
+import click
 import numpy as np
 from rich.console import Console
 
 from parsimon import runs
+from parsimon.cli.output import Exit, answer, as_json
 from parsimon.protocol import Outcome
 from parsimon.report.export import write_results
 from parsimon.report.picture import Example, save_examples
-from parsimon.report.table import Table, write_tables
+from parsimon.report.table import TABLE_FILES, Table, write_tables
 from parsimon.result import Comparison, Result
 
-INTERRUPTED = 130  # the exit code with which shells report Ctrl-C
 RESULTS, PICTURE = "results.csv", "examples.png"
+FAIL_UNDER = click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 1),
+    metavar="ACCURACY",
+    help="Exit with code 3 if accuracy under attack is below this: of all given images, the share that is classified "
+    "right and that no attack fooled. An unfinished run never passes.",
+)
 
 _EXAMPLES = 6
 
 
-def show(comparison: Comparison, folder: Path, form: str) -> None:
-    """Print the tables, and write what can be made of the run beside it."""
+def finish(comparison: Comparison, folder: Path, form: str, fail_under: float | None) -> NoReturn:
+    """Print the tables, write what can be made of the run beside it, and exit with what a script wants to know."""
     write_results(comparison.results, folder / RESULTS)
     tables = comparison.tables()
-    written = write_tables(tables, folder)
-    pictured = _write_examples(comparison, folder / PICTURE, runs.classes_of(folder))
-    print_tables(tables, form)
-    # What is to go straight into a paper is alone on standard output.
-    say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
-    say(f"Every image: {folder / RESULTS}")
-    say(f"The table:   {', '.join(map(str, written))}")
-    if pictured:
-        say(f"Examples:    {folder / PICTURE}")
+    written = [folder / RESULTS, *write_tables(tables, folder)]
+    if _write_examples(comparison, folder / PICTURE, runs.classes_of(folder)):
+        written.append(folder / PICTURE)
+    display(comparison, folder, form, fail_under, written)
     if comparison.unfinished:
-        say(f"Unfinished:  parsimon resume {folder}")
-        sys.exit(INTERRUPTED)
+        print(
+            f"Unfinished:  parsimon resume {folder}",
+            file=sys.stdout if form == "text" and not as_json() else sys.stderr,
+        )
+        sys.exit(Exit.INTERRUPTED)
+    sys.exit(Exit.DONE if _passes(comparison, fail_under) else Exit.BELOW_GATE)
+
+
+def display(
+    comparison: Comparison, folder: Path, form: str, fail_under: float | None, written: Sequence[Path] = ()
+) -> bool:
+    """Print the tables and where the files are, or all of it as JSON; whether the gate is passed."""
+
+    def text() -> None:
+        print_tables(comparison.tables(), form)
+        # What is to go straight into a paper is alone on standard output.
+        say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
+        by_name = {path.name: path for path in written}
+        if by_name:
+            say(f"Every image: {by_name[RESULTS]}")
+            say(f"The table:   {', '.join(str(by_name[name]) for name in TABLE_FILES.values())}")
+        if PICTURE in by_name:
+            say(f"Examples:    {by_name[PICTURE]}")
+
+    passes = _passes(comparison, fail_under)
+    gate = None if fail_under is None else {"fail_under": fail_under, "passed": passes}
+    answer(lambda: {**described(comparison, folder), "files": [*map(str, written)], "gate": gate}, text)
+    if not passes:
+        accuracy = f"accuracy under attack is {comparison.robust_accuracy:.4f}"
+        left = (
+            f" so far, and {comparison.unfinished:,} attacks on images are unfinished" if comparison.unfinished else ""
+        )
+        print(f"gate not passed: {accuracy}{left}; at least {fail_under} is asked for", file=sys.stderr)
+    return passes
+
+
+def _passes(comparison: Comparison, fail_under: float | None) -> bool:
+    return fail_under is None or (not comparison.unfinished and comparison.robust_accuracy >= fail_under)
+
+
+def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    """A run's results for scripts."""
+    first = next(iter(comparison.results.values()))
+    paired = comparison.paired() if len(comparison.tables()) > 1 else {}
+    return {
+        "run": str(folder),
+        "finished": not comparison.unfinished,
+        "images": len(first.labels),
+        "correct": int(first.prepared.correct.sum()),
+        "attacked": len(first.outcomes),
+        "clean_accuracy": first.prepared.accuracy,
+        "robust_accuracy": comparison.robust_accuracy,
+        "attacks": [_attack(name, result) for name, result in comparison.results.items()],
+        "paired": [{"against": name, **_finite(asdict(pair))} for name, pair in paired.items()],
+    }
+
+
+def _attack(name: str, result: Result) -> dict[str, Any]:
+    summary = result.summary
+    return {
+        "name": name,
+        "white_box": result.attack.white_box,
+        "loss": result.threat.loss,
+        "successes": summary.successes,
+        "success_rate": summary.success_rate,
+        "success_interval": summary.interval,
+        "unfinished": summary.unfinished,
+        "queries": summary.queries,
+        "mean": summary.mean,
+        "mean_interval": summary.mean_interval,
+        "median": summary.median,
+        "median_interval": summary.median_interval,
+        "mean_of_all": None if result.attack.white_box else summary.mean_of_all,
+        "uncharged": summary.uncharged,
+        "outside": summary.outside,
+        "gradients": summary.gradients,
+        "traffic": None if result.traffic is None else asdict(result.traffic),
+    }
+
+
+def _finite(facts: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinite numbers, such as a ratio may be."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in facts.items()
+    }
 
 
 def print_tables(tables: Sequence[Table], form: str) -> None:

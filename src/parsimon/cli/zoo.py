@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from parsimon import zoo
+from parsimon.cli.completion import ENTRY_NAMES
+from parsimon.cli.output import JSON, answer, as_json
 from parsimon.zoo import catalogue
 from parsimon.zoo.catalogue import Entry, megabytes
 
 
 @click.group(name="zoo", invoke_without_command=True)
+@JSON
 @click.pass_context
 def command(context: click.Context) -> None:
     """Networks and data to try attacks on.
@@ -33,8 +36,25 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
+@JSON
 def list_entries() -> None:
     """All networks and data, with their accuracy, licence and size."""
+    answer(lambda: {"entries": [_fact(name) for name in (*zoo.NAMES, *catalogue.entries())]}, _print_entries)
+
+
+def _fact(name: str) -> dict[str, Any]:
+    bundled = name in zoo.NAMES
+    entry = None if bundled else catalogue.find(name)
+    return {
+        "name": name,
+        "kind": "network" if entry is None or entry.is_network else "data",
+        "installed": entry is None or entry.is_installed,
+        "bytes": 0 if entry is None else entry.bytes,
+        "card": zoo.card(name),
+    }
+
+
+def _print_entries() -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for header in ("name", "images", "accuracy", "licence", "download"):
         table.add_column(header, no_wrap=header != "name", justify="right" if header == "download" else "left")
@@ -56,7 +76,8 @@ def list_entries() -> None:
 
 
 @command.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=ENTRY_NAMES)
+@JSON
 def install(names: tuple[str, ...]) -> None:
     """Download, verify, convert and try out.
 
@@ -71,18 +92,19 @@ def install(names: tuple[str, ...]) -> None:
     from parsimon.zoo.installer import install
 
     for name in names:
-        if name in zoo.NAMES:
-            print(f"{name} comes with parsimon")
-            continue
-        install(catalogue.find(name))
-        print(_done(zoo.card(name)))
+        if name not in zoo.NAMES:
+            install(catalogue.find(name))
+        if not as_json():
+            print(f"{name} comes with parsimon" if name in zoo.NAMES else _done(zoo.card(name)))
+    answer(lambda: {"entries": [_fact(name) for name in names]}, lambda: None)
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=ENTRY_NAMES)
+@JSON
 def show(name: str) -> None:
-    """The card of a network or data: source, licence, preprocessing, accuracy, conversion."""
-    print(json.dumps(zoo.card(name), indent=2))
+    """The card of a network or data: source, licence, preprocessing, accuracy, conversion. It is JSON in any case."""
+    answer(lambda: zoo.card(name), lambda: print(json.dumps(zoo.card(name), indent=2)))
 
 
 def _bundled(name: str) -> tuple[str, ...]:

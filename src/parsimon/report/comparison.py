@@ -9,7 +9,7 @@ from typing import NamedTuple
 from parsimon.protocol import Outcome, Traffic
 from parsimon.report.table import Cell, Table
 from parsimon.statistics import Interval, Paired
-from parsimon.summary import Summary, summarise, where_fooled
+from parsimon.summary import Summary, summarise, where_fooled, withstood
 from parsimon.threat import Loss, Threat
 
 
@@ -113,8 +113,8 @@ def _notes(
     clean_accuracy: float,
 ) -> list[str]:
     """What the numbers are taken over, and what they leave out."""
-    fooled = {outcome.index for entry in entries for outcome in entry.outcomes if outcome.success}
-    under_attack = clean_accuracy * (1 - len(fooled) / max(1, len(entries[0].outcomes)))
+    left = withstood(entry.outcomes for entry in entries)
+    under_attack = clean_accuracy * left / max(1, len(entries[0].outcomes))
     together = "all of these attacks together" if len(entries) > 1 else "this attack"
     notes = [
         f"Accuracy: {clean_accuracy:.1%} clean, {under_attack:.1%} under {together}.",

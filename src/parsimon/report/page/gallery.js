@@ -2,30 +2,27 @@
 
 const AT_ONCE = 24;
 
-function showGallery(section, gallery) {
-  const names = gallery.attacks;
-  const className = (number) => gallery.classes[number] ?? `class ${number}`;
-  const entries = gallery.images.flatMap((image) =>
-    image.attacks.flatMap((ending, attack) => {
-      if (!ending) return [];
-      const [state, queries, predicted, after, perturbation, adversarial] = ending;
-      return [{ ...image, attack, state, queries, predicted, after, perturbation, adversarial }];
-    }),
-  );
+/**
+ * A gallery of outcomes, each { number, label, before, attack, state, queries, predicted, after }. `source` gives the
+ * address of one of an outcome's pictures, or null. What is returned adds outcomes; cards that are there stay as they are.
+ */
+function showGallery(section, { attacks, classes, side }, source) {
+  const className = (number) => classes[number] ?? `class ${number}`;
+  const entries = [];
   const cards = section.querySelector(".cards");
   const more = section.querySelector(".more");
   const reverse = section.querySelector(".direction");
   const choice = Object.fromEntries([...section.querySelectorAll("select")].map((select) => [select.name, select]));
   let chosen = [];
+  let room = AT_ONCE;
 
-  const unique = (values) => [...new Set(values)];
-  const option = (value, text) => element("option", { value }, text);
-  choice.attack.append(...names.map((name, place) => option(place, name)));
-  const labels = unique(entries.map((entry) => entry.label)).sort((a, b) => a - b);
-  choice.class.append(...labels.map((number) => option(number, className(number))));
-  const occurs = (state) => entries.some((entry) => entry.state === state);
-  const states = ["fooled", "withstood", "unfinished"].filter(occurs);
-  choice.state.append(...states.map((state) => option(state, state)));
+  /** The options behind the first, which stands for all. A list that is open is left alone unless it changes. */
+  function fill(select, values, text) {
+    if (select.options.length === 1 + values.length) return;
+    const chosen = select.value;
+    select.replaceChildren(select.options[0], ...values.map((value) => element("option", { value }, text(value))));
+    select.value = chosen;
+  }
 
   function choose() {
     const fits = (select, value) => select.value === "" || select.value === String(value);
@@ -34,60 +31,75 @@ function showGallery(section, gallery) {
       .filter((entry) => fits(choice.state, entry.state))
       .sort(orders[choice.sort.value]);
     if (reverse.getAttribute("aria-pressed") === "true") chosen.reverse();
-    cards.replaceChildren();
-    section.querySelector(".nothing").hidden = chosen.length > 0;
+    section.querySelector(".nothing").hidden = chosen.length > 0 || entries.length === 0;
     section.querySelector(".count").textContent =
       `${chosen.length === entries.length ? "" : `${whole(chosen.length)} of `}${whole(entries.length)} outcomes`;
-    showMore();
+    show();
   }
 
-  function showMore() {
-    const begun = cards.children.length;
-    const made = chosen.slice(begun, begun + AT_ONCE).map((entry) => cardOf(entry, names[entry.attack], className));
-    cards.append(...made);
-    const left = chosen.length - cards.children.length;
+  function show() {
+    for (const entry of chosen.slice(0, room)) entry.card ??= cardOf(entry, attacks[entry.attack], className, source);
+    cards.replaceChildren(...chosen.slice(0, room).map((entry) => entry.card));
+    const left = Math.max(0, chosen.length - room);
     more.hidden = left === 0;
     more.textContent = `Show ${Math.min(AT_ONCE, left)} more of ${whole(left)}`;
-    return made[0];
   }
 
-  for (const select of Object.values(choice)) select.addEventListener("change", choose);
+  function chooseAnew() {
+    room = AT_ONCE;
+    choose();
+  }
+
+  for (const select of Object.values(choice)) select.addEventListener("change", chooseAnew);
   reverse.addEventListener("click", () => {
     reverse.setAttribute("aria-pressed", String(reverse.getAttribute("aria-pressed") !== "true"));
-    choose();
+    chooseAnew();
   });
   more.addEventListener("click", () => {
-    const first = showMore();
-    first.tabIndex = -1; // reading goes on where the new cards begin
-    first.focus({ preventScroll: true });
+    const first = room;
+    room += AT_ONCE;
+    show();
+    cards.children[first].tabIndex = -1; // reading goes on where the new cards begin
+    cards.children[first].focus({ preventScroll: true });
   });
+  fill(choice.attack, attacks.map((_, place) => place), (place) => attacks[place]);
   // Where pixels are shown enlarged, they stay pixels.
-  cards.classList.toggle("enlarged", gallery.side < 100);
-  const without = gallery.images.filter((image) => !image.original).length;
-  section.querySelector(".hint").textContent =
+  cards.classList.toggle("enlarged", side < 100);
+  const hint = section.querySelector(".hint");
+  hint.textContent =
     "Beside a class: the model\u2019s confidence in it. Perturbation: grey is no change, black and white are the most that a pixel may change, in each channel. " +
-    "An image that withstood sorts behind all that were fooled." +
-    (without ? ` To keep the file small, ${whole(without)} of ${whole(gallery.images.length)} have no pictures.` : "");
-  choose();
+    "An image that withstood sorts behind all that were fooled.";
+
+  return {
+    hint,
+    add(more) {
+      entries.push(...more);
+      const labels = [...new Set(entries.map((entry) => entry.label))].sort((a, b) => a - b);
+      fill(choice.class, labels, className);
+      const occurs = (state) => entries.some((entry) => entry.state === state);
+      fill(choice.state, ["fooled", "withstood", "unfinished"].filter(occurs), (state) => state);
+      choose();
+    },
+  };
 }
 
 const byNumber = (a, b) => a.number - b.number || a.attack - b.attack;
 const orders = {
+  newest: (a, b) => b.place - a.place, // of a run in progress: when it ended
   queries: (a, b) => (a.state !== "fooled") - (b.state !== "fooled") || a.queries - b.queries || byNumber(a, b),
   number: byNumber,
   label: (a, b) => a.label - b.label || byNumber(a, b),
 };
 
-function cardOf(entry, attack, className) {
+function cardOf(entry, attack, className, source) {
   const fooled = entry.state === "fooled";
-  const picture = (data, what) =>
-    element("figure", {},
-      element("img", { src: `data:image/png;base64,${data}`, alt: `${what} of image ${entry.number}` }),
-      element("figcaption", { ariaHidden: "true" }, what));
   const pictures = element("div", { className: "pictures" });
-  if (entry.original) pictures.append(picture(entry.original, "original"));
-  if (entry.perturbation) pictures.append(picture(entry.perturbation, "perturbation"));
-  if (entry.adversarial) pictures.append(picture(entry.adversarial, "adversarial"));
+  for (const what of ["original", "perturbation", "adversarial"]) {
+    const src = source(entry, what);
+    if (!src) continue;
+    const picture = element("img", { src, alt: `${what} of image ${entry.number}` });
+    pictures.append(element("figure", {}, picture, element("figcaption", { ariaHidden: "true" }, what)));
+  }
   const ending = { withstood: "not fooled", unfinished: "unfinished" }[entry.state];
   if (ending) pictures.append(element("p", { className: "ending" }, ending));
 

@@ -1,72 +1,15 @@
-"use strict";
-// The page is drawn from the data block. What came from a run is only ever set as text, never as markup.
+// The report: every run one below the other, from the data block.
 
-/** An element with properties and children; strings become text. */
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
+const embedded = (entry, what) => entry[what] && `data:image/png;base64,${entry[what]}`;
 
-const whole = (number) => number.toLocaleString("en");
-const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
-
-function showTable(place, table, whiteBox) {
-  place.append(document.getElementById("table").content.cloneNode(true));
-  const section = place.lastElementChild;
-  section.querySelector("h3").textContent = table.heading;
-  const holder = section.querySelector("table");
-  holder.caption.textContent = table.title;
-  // Roles are said aloud since a narrow screen shows rows as blocks, which browsers then no longer take for rows.
-  const headers = table.headers.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
-  holder.append(element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...headers)));
-  for (const group of table.groups) {
-    const rows = group.map((row) => element("tr", { role: "row" }, ...row.map(cellOf(table.headers))));
-    const apart = whiteBox.has(group[0][0].text); // they have a group of their own
-    holder.append(element("tbody", { role: "rowgroup", className: apart ? "white-box" : "" }, ...rows));
-  }
-  section.querySelector(".notes").append(...table.notes.map((note) => element("li", {}, note)));
-  for (const button of section.querySelectorAll("[data-copy]")) {
-    button.addEventListener("click", () => copy(table[button.dataset.copy], button, section.querySelector(".status")));
-  }
-}
-
-function cellOf(headers) {
-  return (cell, column) => {
-    const kind = column ? { role: "cell" } : { role: "rowheader", scope: "row" };
-    const made = element(column ? "td" : "th", { ...kind, "data-header": headers[column] });
-    made.append(element(cell.best ? "strong" : "span", { className: "value" }, cell.text));
-    if (cell.interval) made.append(" ", element("span", { className: "interval" }, cell.interval.join(" to ")));
-    return made;
-  };
-}
-
-async function copy(text, button, status) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    // Where a file may not write to the clipboard itself, the old way still can.
-    const area = element("textarea", { value: text, className: "unseen" });
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-    button.focus();
-  }
-  status.textContent = `Copied the table as ${button.dataset.copy === "latex" ? "LaTeX" : "Markdown"}.`;
-  setTimeout(() => (status.textContent = ""), 4000);
-}
-
-function showFacts(section, facts) {
-  for (const { title, rows } of facts) {
-    const list = element("dl");
-    for (const [name, value] of rows) list.append(element("dt", {}, name), element("dd", {}, value));
-    section.append(element("div", {}, element("h3", {}, title), list));
-  }
+function entriesOf({ images }) {
+  return images.flatMap((image) =>
+    image.attacks.flatMap((ending, attack) => {
+      if (!ending) return [];
+      const [state, queries, predicted, after, perturbation, adversarial] = ending;
+      return [{ ...image, attack, state, queries, predicted, after, perturbation, adversarial }];
+    }),
+  );
 }
 
 function start() {
@@ -87,8 +30,12 @@ function start() {
     main.append(copied); // before the plot is drawn, which asks how wide it is
     const whiteBox = new Set(run.curves.lines.filter((line) => line.white_box).map((line) => line.name));
     for (const table of run.tables) showTable(article.querySelector(".tables"), table, whiteBox);
-    showPlot(article.querySelector(".curves"), run.curves, number);
-    showGallery(article.querySelector(".gallery"), run.gallery);
+    showPlot(article.querySelector(".curves"), number)(run.curves);
+    const gallery = showGallery(article.querySelector(".gallery"), run.gallery, embedded);
+    gallery.add(entriesOf(run.gallery));
+    const without = run.gallery.images.filter((image) => !image.original).length;
+    const all = run.gallery.images.length;
+    if (without) gallery.hint.append(` To keep the file small, ${whole(without)} of ${whole(all)} have no pictures.`);
     showFacts(article.querySelector(".facts"), run.facts);
   });
 }

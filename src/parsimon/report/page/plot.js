@@ -1,33 +1,45 @@
 // The cumulative success curves: steps with bands, read at a number of queries.
 
-function showPlot(section, { budget, lines }, number) {
+/** A plot without curves; what is returned draws them, and draws them anew when there are others. */
+function showPlot(section, number) {
   const plot = section.querySelector(".plot");
   const svg = plot.querySelector("svg");
   const legend = section.querySelector(".legend");
-  const hidden = new Set();
+  const hidden = new Set(); // names
+  let [budget, lines, rises, values] = [1, [], [], []];
   let log = false;
-  let at = budget;
+  let at = null; // null: at the end, wherever that is
   let scales = null;
 
-  const rises = [...new Set([1, ...lines.filter((line) => !line.white_box).flatMap((line) => line.queries), budget])]
-    .filter((queries) => queries > 0)
-    .sort((a, b) => a - b);
-  const values = lines.map((line) => {
-    const value = element("span", { className: "value" });
-    const name = element("span", { className: line.white_box ? "white-box" : "" }, line.name);
-    const button = element("button", { type: "button" }, swatch(svg, line), name, value);
-    button.setAttribute("aria-pressed", "true");
-    button.addEventListener("click", () => {
-      hidden.has(line) ? hidden.delete(line) : hidden.add(line);
-      button.setAttribute("aria-pressed", String(!hidden.has(line)));
-      draw();
+  function update(curves) {
+    const before = lines.map((line) => line.name).join("\n");
+    ({ budget, lines } = curves);
+    rises = [...new Set([1, ...lines.filter((line) => !line.white_box).flatMap((line) => line.queries), budget])]
+      .filter((queries) => queries > 0)
+      .sort((a, b) => a - b);
+    if (lines.map((line) => line.name).join("\n") !== before) name();
+    draw();
+  }
+
+  function name() {
+    legend.replaceChildren();
+    values = lines.map((line) => {
+      const value = element("span", { className: "value" });
+      const name = element("span", { className: line.white_box ? "white-box" : "" }, line.name);
+      const button = element("button", { type: "button" }, swatch(svg, line), name, value);
+      button.setAttribute("aria-pressed", "true");
+      button.addEventListener("click", () => {
+        hidden.has(line.name) ? hidden.delete(line.name) : hidden.add(line.name);
+        button.setAttribute("aria-pressed", String(!hidden.has(line.name)));
+        draw();
+      });
+      legend.append(element("li", {}, button));
+      return value;
     });
-    legend.append(element("li", {}, button));
-    return value;
-  });
+  }
 
   function draw() {
-    const shown = lines.filter((line) => !hidden.has(line));
+    const shown = lines.filter((line) => !hidden.has(line.name));
     scales = scalesFor(plot.clientWidth, budget, lines, log);
     svg.setAttribute("viewBox", `0 0 ${scales.width} ${scales.height}`);
     svg.replaceChildren(
@@ -42,36 +54,38 @@ function showPlot(section, { budget, lines }, number) {
 
   /** Read every curve at a number of queries. */
   function read(queries) {
-    at = Math.max(1, Math.min(budget, Math.round(queries)));
-    const x = scales.x(at);
+    at = queries === null ? null : Math.max(1, Math.min(budget, Math.round(queries)));
+    const there = at ?? budget;
+    const x = scales.x(there);
     const cursor = [shape(svg, "line", { x1: x, x2: x, y1: scales.top, y2: scales.bottom })];
     const said = [];
     lines.forEach((line, place) => {
-      const { rate, low, high } = readingOf(line, at);
+      const { rate, low, high } = readingOf(line, there);
       const interval = ` ${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}`;
       values[place].replaceChildren(percent(rate), element("span", { className: "interval" }, interval));
-      if (hidden.has(line)) return;
+      if (hidden.has(line.name)) return;
       said.push(`${line.name} ${percent(rate)}`);
       cursor.push(coloured(shape(svg, "circle", { cx: x, cy: scales.y(rate), r: 4 }), line));
     });
     svg.querySelector(".cursor").replaceChildren(...cursor);
-    section.querySelector(".within").textContent = `Within ${whole(at)} ${at === 1 ? "query" : "queries"}`;
+    section.querySelector(".within").textContent = `Within ${whole(there)} ${there === 1 ? "query" : "queries"}`;
     plot.setAttribute("aria-valuemin", 1);
     plot.setAttribute("aria-valuemax", budget);
-    plot.setAttribute("aria-valuenow", at);
-    plot.setAttribute("aria-valuetext", `${whole(at)} queries: ${said.join(", ")}`);
+    plot.setAttribute("aria-valuenow", there);
+    plot.setAttribute("aria-valuetext", `${whole(there)} queries: ${said.join(", ")}`);
   }
 
   const readThere = (event) => read(scales.queriesAt(event.clientX - svg.getBoundingClientRect().left));
   plot.addEventListener("pointermove", readThere);
   plot.addEventListener("pointerdown", readThere);
-  plot.addEventListener("pointerleave", () => read(budget));
+  plot.addEventListener("pointerleave", () => read(null));
   plot.addEventListener("keydown", (event) => {
-    const next = () => rises.find((queries) => queries > at) ?? budget;
-    const previous = () => rises.findLast((queries) => queries < at) ?? 1;
+    const now = at ?? budget;
+    const next = () => rises.find((queries) => queries > now) ?? budget;
+    const previous = () => rises.findLast((queries) => queries < now) ?? 1;
     const moves = {
       ArrowRight: next, ArrowUp: next, ArrowLeft: previous, ArrowDown: previous,
-      PageUp: () => at + budget / 10, PageDown: () => at - budget / 10, Home: () => 1, End: () => budget,
+      PageUp: () => now + budget / 10, PageDown: () => now - budget / 10, Home: () => 1, End: () => null,
     };
     if (!(event.key in moves)) return;
     event.preventDefault();
@@ -87,10 +101,10 @@ function showPlot(section, { budget, lines }, number) {
   }
   let width = 0;
   new ResizeObserver(() => {
-    if (plot.clientWidth !== width) draw();
+    if (plot.clientWidth !== width && plot.clientWidth) draw();
     width = plot.clientWidth;
   }).observe(plot);
-  draw();
+  return update;
 }
 
 /** A white-box attack does not play by queries: its final rate is a line across. */

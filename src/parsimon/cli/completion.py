@@ -1,0 +1,62 @@
+"""`parsimon completion`, and what is offered when an option's value is completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from parsimon import zoo
+from parsimon.attacks import ATTACKS
+from parsimon.cli.output import JSON, answer
+from parsimon.experiments import exhibits
+from parsimon.zoo import catalogue
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+_SHELLS = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/completions/parsimon.fish"}
+
+
+def _offering(values: Callable[[], Iterable[str]], *, files: bool = False) -> Complete:
+    """Completes to one of some values, or else to a file."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        found = [CompletionItem(value) for value in values() if value.startswith(begun)]
+        return found or ([CompletionItem(begun, type="file")] if files else [])
+
+    return complete
+
+
+def _attacks() -> Iterable[str]:
+    for name, attack in ATTACKS.items():
+        yield name
+        yield from (f"{name}:{preset}" for preset in attack.presets)
+
+
+ATTACK_NAMES = _offering(_attacks)
+MODEL_NAMES = _offering(zoo.networks, files=True)
+DATA_NAMES = _offering(
+    lambda: ["bundled", *(name for name, entry in catalogue.entries().items() if not entry.is_network)], files=True
+)
+ENTRY_NAMES = _offering(lambda: [*zoo.NAMES, *catalogue.entries()])
+EXHIBIT_NAMES = _offering(lambda: [*exhibits(), "all"])
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@JSON
+def completion(shell: str) -> None:
+    """Print completion for a shell: of commands, options, attacks, networks, exhibits and folders.
+
+    \b
+    parsimon completion bash >> ~/.bashrc
+    parsimon completion zsh >> ~/.zshrc
+    parsimon completion fish > ~/.config/fish/completions/parsimon.fish
+    """
+    known = get_completion_class(shell)
+    assert known is not None, "click has all of these"
+    # Found when it is asked for: the command is made of this one too.
+    script = known(import_module("parsimon.cli").command, {}, "parsimon", "_PARSIMON_COMPLETE").source()
+    answer(lambda: {"shell": shell, "script": script}, lambda: print(script))

@@ -1,0 +1,52 @@
+"""TensorBoard's event files, through tensorboardX, which needs no deep-learning framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.errors import require
+from parsimon.report.table import Table
+
+
+def open_tracker(place: str, folder: Path, spec: Mapping[str, Any]) -> TensorBoard:
+    return TensorBoard(Path(place) if place else folder / "tensorboard", spec)
+
+
+class TensorBoard:
+    """Curves have queries as their step, which TensorBoard's horizontal axis shows."""
+
+    def __init__(self, folder: Path, spec: Mapping[str, Any]) -> None:
+        self._library = require("tensorboardX", "tensorboard")
+        self._folder, self._spec = folder, spec
+
+    @cached_property
+    def _writer(self) -> Any:
+        """Made when there is something to write: a run that is refused leaves no trace."""
+        writer = self._library.SummaryWriter(str(self._folder))
+        lines = [f"    {key} = {value!r}" for key, value in self._spec.items() if value is not None]
+        writer.add_text("spec", "\n".join(lines), 0)
+        return writer
+
+    def progress(self, attack: str, queries: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(f"{name}/{attack}", value, queries)
+
+    def curve(self, attack: str, queries: Sequence[int], shares: Sequence[float]) -> None:
+        for at, share in zip(queries, shares, strict=True):
+            self._writer.add_scalar(f"success within queries/{attack}", share, at)
+
+    def table(self, name: str, table: Table) -> None:
+        self._writer.add_text(name, table.markdown(), 0)
+
+    def picture(self, attack: str, pixels: NDArray[np.uint8], caption: str) -> None:
+        self._writer.add_image(f"{attack}/{caption}", pixels, 0, dataformats="HWC")
+
+    def close(self) -> None:
+        if "_writer" in vars(self):
+            self._writer.close()

@@ -1,0 +1,252 @@
+"""Who may ask for the live page, and for what.
+
+The server listens on this machine alone. It answers only requests that
+
+- name it as 127.0.0.1 or localhost in `Host`, so that no site can reach it under a name of its own (DNS rebinding);
+- carry the token that it made when it started: in the address that it prints, and from then on in a cookie that no
+  script can read and that the browser sends along from this page alone;
+- if they send something, come from its own page (`Origin`).
+
+There is a fixed list of things to ask for, below. None of them names a file: the run's folder is the one that was given
+when the server started, and pictures are asked for by number.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import secrets
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from parsimon.errors import InputError, ParsimonError
+from parsimon.report.assembly import assembled, page_file
+from parsimon.view import stepwise
+from parsimon.view.watch import Kind, Watch
+
+_HOST = "127.0.0.1"
+_PATIENCE = 30  # seconds for a request to arrive, and for an attack before this one to end
+_PICTURE = re.compile(r"/picture/(original|perturbation|adversarial)/([0-9]{1,4})/([0-9]{1,9})")
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Viewer(ThreadingHTTPServer):
+    """Serves the page of the run in a folder; port 0 takes any that is free."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        try:
+            super().__init__((_HOST, port), _Handler)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            what = "is taken by another program" if error.errno == errno.EADDRINUSE else "may not be used"
+            raise InputError(f"port {port} {what}: choose another with --port, or none for one that is free") from error
+        self.token = secrets.token_urlsafe(32)
+        self.watch = Watch(folder)
+        self.attacking = threading.Semaphore()  # one picture at a time
+        self.page, self.policy = _page()
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # without asking the network for this machine's name
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    @property
+    def address(self) -> str:
+        """Of the page, with the token."""
+        return f"http://{_HOST}:{self.server_port}/?token={self.token}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """By which the page may be asked for."""
+        return f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"
+
+    @property
+    def cookie(self) -> str:
+        """The name of its cookie: browsers do not tell cookies apart by port."""
+        return f"parsimon-{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no error."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+def _page() -> tuple[str, str]:
+    files = [(name, "parsimon.report") for name in ("parts.js", "plot.js", "gallery.js")]
+    files += [(name, __package__) for name in ("frames.js", "stepper.js", "live.js")]
+    styles = [page_file("page.css"), page_file("live.css", __package__)]
+    data = {
+        "networks": stepwise.NETWORKS,
+        "radii": stepwise.RADII,
+        "budget": stepwise.BUDGET,
+        "largest": stepwise.LARGEST,
+    }
+    scripts = [page_file(*file) for file in files]
+    sources = "img-src 'self' data:; connect-src 'self'"
+    return assembled(page_file("live.html", __package__), styles, scripts, data, sources)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "parsimon", ""
+    timeout = _PATIENCE
+
+    @property
+    def viewer(self) -> Viewer:
+        return cast("Viewer", self.server)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (its name in the base class)
+        """Nothing: the terminal is the user's, and addresses hold the token."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """What the base class refuses, as all else is refused."""
+        self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        if not self._may_ask(asked):
+            return
+        if asked.path == "/":
+            cookie = f"{self.viewer.cookie}={self.viewer.token}; HttpOnly; SameSite=Strict; Path=/"
+            self._send(self.viewer.page.encode(), "text/html; charset=utf-8", {"Set-Cookie": cookie})
+        elif asked.path == "/state":
+            self._answer(lambda: self._send_json(self.viewer.watch.state(_number(asked, "after"))))
+        elif found := _PICTURE.fullmatch(asked.path):
+            self._answer(lambda: self._picture(cast("Kind", found[1]), int(found[2]), int(found[3])))
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+
+    def do_POST(self) -> None:
+        asked = urlsplit(self.path)
+        if not self._may_ask(asked):
+            return
+        if self.headers.get("Origin") not in [f"http://{host}" for host in self.viewer.hosts]:
+            self._refuse(HTTPStatus.FORBIDDEN, "a picture must come from the page itself")
+        elif asked.path != "/attack":
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+        else:
+            self._answer(lambda: self._attack(asked))
+
+    def _may_ask(self, asked: SplitResult) -> bool:
+        if self.headers.get("Host") not in self.viewer.hosts:
+            self._refuse(HTTPStatus.FORBIDDEN, "this server answers under 127.0.0.1 and localhost alone")
+            return False
+        given = [*parse_qs(asked.query).get("token", []), *self._cookies()]
+        if not any(secrets.compare_digest(each.encode(), self.viewer.token.encode()) for each in given):
+            self._refuse(HTTPStatus.FORBIDDEN, "open the page by the address that `parsimon view` printed")
+            return False
+        return True
+
+    def _cookies(self) -> Iterator[str]:
+        try:
+            cookies = SimpleCookie(self.headers.get("Cookie", ""))
+        except CookieError:
+            return
+        if self.viewer.cookie in cookies:
+            yield cookies[self.viewer.cookie].value
+
+    def _picture(self, kind: Kind, attack: int, image: int) -> None:
+        picture = self.viewer.watch.picture(kind, attack, image)
+        if picture is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "the run has no such picture")
+        else:
+            self._send(picture, "image/png")
+
+    def _attack(self, asked: SplitResult) -> None:
+        """Every step as a line of JSON, as soon as it is there."""
+        settings = parse_qs(asked.query)
+        network, radius = (settings.get(name, [""])[0] for name in ("network", "radius"))
+        if network not in stepwise.NETWORKS or radius not in stepwise.RADII:
+            raise InputError(f"network must be one of {stepwise.NETWORKS} and radius one of {stepwise.RADII}")
+        content = self._body()
+        image = stepwise.opened(content) if content else stepwise.bundled(_number(asked, "bundled"))
+        if not self.viewer.attacking.acquire(timeout=_PATIENCE):
+            raise InputError("another picture is being attacked: try again when it is done")
+        try:
+            self._stream(stepwise.steps(image, network, radius))
+        finally:
+            self.viewer.attacking.release()
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch("[0-9]{1,12}", length):
+            raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the size of the picture must be said")
+        if int(length) > stepwise.LARGEST:
+            most = f"{stepwise.LARGEST // 2**20} MB"
+            raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the picture's file is larger than {most}")
+        return self.rfile.read(int(length))
+
+    def _stream(self, steps: Iterator[stepwise.Step]) -> None:
+        first = next(steps)  # what cannot be done shows here, while it can still be said in a status
+        self._begin(HTTPStatus.OK, {"Content-Type": "application/x-ndjson", "Transfer-Encoding": "chunked"})
+        step: stepwise.Step | None = first
+        while step is not None:
+            line = json.dumps(step, separators=(",", ":")).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            try:
+                step = next(steps, None)
+            except ParsimonError as error:
+                step = {"error": str(error)}
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _answer(self, answer: Any) -> None:
+        """What it answers, or in a sentence why it cannot."""
+        try:
+            answer()
+        except _RefusedError as refused:
+            self._refuse(refused.status, str(refused))
+        except ParsimonError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+
+    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+        self._send_json({"error": sentence}, status)
+
+    def _send_json(self, data: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._send(json.dumps(data, separators=(",", ":")).encode(), "application/json", status=status)
+
+    def _send(
+        self, content: bytes, kind: str, headers: dict[str, str] | None = None, status: HTTPStatus = HTTPStatus.OK
+    ) -> None:
+        self._begin(status, {"Content-Type": kind, "Content-Length": str(len(content)), **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        policy = f"{self.viewer.policy}; frame-ancestors 'none'"
+        for name, value in {**_HEADERS, "Content-Security-Policy": policy, **headers}.items():
+            self.send_header(name, value)
+        # One request a connection: what a refused one has sent besides is not read, and no thread waits for more.
+        self.send_header("Connection", "close")
+        self.close_connection = True
+        self.end_headers()
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def _number(asked: SplitResult, name: str) -> int:
+    text = parse_qs(asked.query).get(name, ["0"])[0]
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise InputError(f"{name} must be a whole number")
+    return int(text)
