@@ -24,4 +24,15 @@ ATTACKS: dict[str, type[Attack]] = {
     "pgd": PGD,
 }
 
-__all__ = ["ATTACKS", "NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"]
+__all__ = [
+    "ATTACKS",
+    "NES",
+    "PGD",
+    "Bandits",
+    "Parsimonious",
+    "RandomCorners",
+    "SignHunter",
+    "SimBA",
+    "Square",
+    "Thrift",
+]

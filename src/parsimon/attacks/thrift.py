@@ -60,34 +60,29 @@ class Thrift(Attack):
         best, highest = yield from self._first(grid)
         while True:  # until a pass over all levels has raised nothing
             before = highest
-            known = np.full((1, 1, channels), np.nan)  # what flipping each block of a level changes, never a gain
-            across = 1
-            while across < max(height, width):
-                across *= 2
+            known = np.full((1, 1, channels), np.nan)  # what flipping each block of a level brings; never a gain
+            for across in _levels(max(height, width)):
                 rows, columns = (np.arange(across + 1) * side // across for side in (height, width))
-                siblings = _quarters(rows, columns)
-                left = known.copy()  # what a block's quarters bring that have not been looked at
-                waiting = np.repeat(siblings[:, :, None], channels, axis=2)
-                known = np.zeros((across, across, channels))
-                for block in rng.permutation(known.size):
-                    row, column, channel = at = np.unravel_index(block, known.shape)
-                    parent = row // 2, column // 2, channel
-                    place = slice(rows[row], rows[row + 1]), slice(columns[column], columns[column + 1]), channel
-                    if not best[place].size:
-                        continue  # a side that is no power of two has fewer blocks than the last level has room for
-                    waiting[parent] -= 1
-                    whole = siblings[parent[:2]] == 1  # the same block as on the level before
-                    if not waiting[parent] and left[parent] <= 0 and (self.deduce or whole):
-                        known[at] = left[parent]
-                        continue
-                    candidate = best.copy()
-                    candidate[place] ^= True
-                    loss = (yield _asked(grid, candidate)).loss[0]
-                    gain = loss - highest
-                    left[parent] -= gain
-                    known[at] = -abs(gain)  # a flip that was kept can be taken back
-                    if gain > 0:
-                        best, highest = candidate, loss
+                parents, known = known, np.zeros((across, across, channels))
+                for number in rng.permutation(parents.size):
+                    row, column, channel = np.unravel_index(number, parents.shape)
+                    left = parents[row, column, channel]  # what those of its quarters bring that are still to be asked
+                    quarters = _quarters(row, column, rows, columns, known.shape[0] // parents.shape[0])
+                    for waiting, (down, along) in zip(
+                        range(len(quarters))[::-1], rng.permutation(quarters), strict=True
+                    ):
+                        same = len(quarters) == 1  # as the block itself: nothing is left to be cut
+                        if not waiting and left <= 0 and (self.deduce or same):
+                            known[down, along, channel] = left
+                            continue
+                        candidate = best.copy()
+                        candidate[rows[down] : rows[down + 1], columns[along] : columns[along + 1], channel] ^= True
+                        loss = (yield _asked(grid, candidate)).loss[0]
+                        gain = loss - highest
+                        left -= gain
+                        known[down, along, channel] = -abs(gain)  # one that was kept can be taken back
+                        if gain > 0:
+                            best, highest = candidate, loss
             if highest == before:
                 return
 
@@ -118,7 +113,21 @@ def _asked(grid: Grid, corner: Mask) -> Ask:
     return Ask(Corners(grid, corner.reshape(-1)))
 
 
-def _quarters(rows: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Into how many blocks that cover a pixel each block of the level before is cut."""
-    down, across = ((np.diff(edges) > 0).reshape(-1, 2).sum(axis=1) for edges in (rows, columns))
-    return np.multiply.outer(down, across)
+def _levels(side: int) -> list[int]:
+    """Blocks along a side, level after level: the whole, its halves, down to pixels."""
+    return [2**level for level in range((side - 1).bit_length() + 1)]
+
+
+def _quarters(
+    row: np.intp, column: np.intp, rows: NDArray[np.intp], columns: NDArray[np.intp], cut: int
+) -> list[tuple[int, int]]:
+    """The blocks of a level that one of the level before is cut in, by row and column.
+
+    Where a side is no power of two, some blocks of the last levels cover no pixel; they are left out.
+    """
+    return [
+        (down, along)
+        for down in range(row * cut, row * cut + cut)
+        for along in range(column * cut, column * cut + cut)
+        if rows[down] < rows[down + 1] and columns[along] < columns[along + 1]
+    ]
