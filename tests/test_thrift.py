@@ -144,8 +144,8 @@ def test_the_first_four_are_two_checkerboards_and_the_two_uniform_corners() -> N
     [
         ((0.0, 9.0, 1.0, 2.0), 1),  # far above
         ((9.0, 0.0, 1.0, 2.0), 0),
-        ((3.4, 0.0, 1.0, 2.0), 3),  # above both, but by less than twice what lies between them
-        ((3.6, 0.0, 1.0, 2.0), 0),
+        ((5.4, 0.0, 1.0, 2.0), 3),  # above their middle, 1.5, but by less than four times what lies between them
+        ((5.6, 0.0, 1.0, 2.0), 0),
         ((0.0, 0.0, 2.0, 1.0), 2),
         ((-1.0, -9.0, -3.0, -3.0), 0),
     ],

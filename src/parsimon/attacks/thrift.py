@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,18 @@ Start = Literal["best", "uniform", "checkerboard"]
 
 # A checkerboard is searched from where it lies more than so many times as far above the middle of the two uniform
 # corners as these are apart. Of standard networks nearly all images are far above, of adversarially trained ones below.
-_FAR_ABOVE = 2
+_FAR_ABOVE = 4
+
+
+# What flipping each block of a level brings, by row, column and channel: never a gain. Not a number: not known.
+Effects = NDArray[np.float64]
+
+
+class _Tried(NamedTuple):
+    """A corner, by row, column and channel, and its loss."""
+
+    corner: Mask
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -57,60 +68,70 @@ class Thrift(Attack):
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
-        best, highest = yield from self._first(grid)
+        best = yield from self._first(grid)
         while True:  # until a pass over all levels has raised nothing
-            before = highest
-            known = np.full((1, 1, channels), np.nan)  # what flipping each block of a level brings; never a gain
+            before = best.loss
+            known = np.full((1, 1, channels), np.nan)
             for across in _levels(max(height, width)):
-                rows, columns = (np.arange(across + 1) * side // across for side in (height, width))
-                parents, known = known, np.zeros((across, across, channels))
-                for number in rng.permutation(parents.size):
-                    row, column, channel = np.unravel_index(number, parents.shape)
-                    left = parents[row, column, channel]  # what those of its quarters bring that are still to be asked
-                    quarters = _quarters(row, column, rows, columns, known.shape[0] // parents.shape[0])
-                    for waiting, (down, along) in zip(
-                        range(len(quarters))[::-1], rng.permutation(quarters), strict=True
-                    ):
-                        same = len(quarters) == 1  # as the block itself: nothing is left to be cut
-                        if not waiting and left <= 0 and (self.deduce or same):
-                            known[down, along, channel] = left
-                            continue
-                        candidate = best.copy()
-                        candidate[rows[down] : rows[down + 1], columns[along] : columns[along + 1], channel] ^= True
-                        loss = (yield _asked(grid, candidate)).loss[0]
-                        gain = loss - highest
-                        left -= gain
-                        known[down, along, channel] = -abs(gain)  # one that was kept can be taken back
-                        if gain > 0:
-                            best, highest = candidate, loss
-            if highest == before:
+                best, known = yield from self._level(grid, across, best, known, rng)
+            if best.loss == before:
                 return
 
-    def _first(self, grid: Grid) -> Generator[Ask, Reply, tuple[Mask, float]]:
-        """The corner to begin with, by row, column and channel, and its loss."""
+    def _first(self, grid: Grid) -> Generator[Ask, Reply, _Tried]:
+        """The corner to begin with."""
+        row, column = np.ogrid[: grid.cells[0], : grid.cells[1]]
+        coarse, fine = ((row // side + column // side) % 2 == 0 for side in (2, 1))
+        patterns: list[_Tried] = []
+        if self.start != "uniform":  # the checkerboards first: where they work, they are all that is asked
+            patterns = yield from _try_all(grid, coarse[:, :, None], fine[:, :, None])
+        if self.start == "checkerboard":
+            return max(patterns, key=_loss)
+        uniform = yield from _try_all(grid, np.False_, np.True_)
+        low, high = (each.loss for each in uniform)
+        far = (low + high) / 2 + _FAR_ABOVE * abs(high - low)
+        return max([each for each in patterns if each.loss > far] or uniform, key=_loss)
+
+    def _level(
+        self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        """Flip each block of a level, of which there are so many along a side; the quarters of a parent together."""
         height, width, channels = grid.cells
-        row, column = np.ogrid[:height, :width]
-        tried: list[tuple[float, Mask]] = []
-        # The checkerboards first: where they work, they are all that is asked.
-        for side in (2, 1):
-            squares = (row // side + column // side) % 2 == 0
-            tried.append((0.0, np.repeat(squares[:, :, None], channels, axis=2)))
-        tried += [(0.0, np.full((height, width, channels), high)) for high in (False, True)]
-        tried = {"best": tried, "uniform": tried[2:], "checkerboard": tried[:2]}[self.start]
-        for number, (_, corner) in enumerate(tried):
-            tried[number] = float((yield _asked(grid, corner)).loss[0]), corner
-        patterns, uniform = tried[:-2], tried[-2:]
-        loss, corner = max(uniform, key=lambda each: each[0])
-        if patterns:
-            (low, _), (high, _) = uniform
-            best_loss, pattern = max(patterns, key=lambda each: each[0])
-            if best_loss - (low + high) / 2 > _FAR_ABOVE * abs(high - low):
-                return pattern, best_loss
-        return corner, loss
+        rows, columns = (np.arange(across + 1) * side // across for side in (height, width))
+        effects = np.zeros((across, across, channels))
+        for number in rng.permutation(parents.size):
+            row, column, channel = parent = np.unravel_index(number, parents.shape)
+            quarters = _quarters(row, column, rows, columns, across // len(parents))
+            left = parents[parent]  # what those of them bring together that have not been asked for
+            for asked, (down, along) in enumerate(rng.permutation(quarters)):
+                last, uncut = asked == len(quarters) - 1, len(quarters) == 1
+                if last and left <= 0 and (self.deduce or uncut):
+                    effects[down, along, channel] = left
+                    continue
+                corner = best.corner.copy()
+                corner[rows[down] : rows[down + 1], columns[along] : columns[along + 1], channel] ^= True
+                tried = yield from _try(grid, corner)
+                gain = tried.loss - best.loss
+                left -= gain
+                effects[down, along, channel] = -abs(gain)  # a flip that was kept can be taken back
+                if gain > 0:
+                    best = tried
+        return best, effects
 
 
-def _asked(grid: Grid, corner: Mask) -> Ask:
-    return Ask(Corners(grid, corner.reshape(-1)))
+def _try(grid: Grid, corner: Mask) -> Generator[Ask, Reply, _Tried]:
+    reply = yield Ask(Corners(grid, corner.reshape(-1)))
+    return _Tried(corner, float(reply.loss[0]))
+
+
+def _try_all(grid: Grid, *corners: Mask | np.bool_) -> Generator[Ask, Reply, list[_Tried]]:
+    tried = []
+    for corner in corners:
+        tried += [(yield from _try(grid, np.broadcast_to(corner, grid.cells)))]
+    return tried
+
+
+def _loss(tried: _Tried) -> float:
+    return tried.loss
 
 
 def _levels(side: int) -> list[int]:
