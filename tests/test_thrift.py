@@ -128,26 +128,29 @@ def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
     assert max(float(exchange.losses[0]) for exchange in exchanges) == pytest.approx(brute_force(shape, image, weights))
 
 
-def test_the_first_four_are_two_checkerboards_and_the_two_uniform_corners() -> None:
+def test_it_asks_first_for_two_checkerboards_for_stripes_and_for_the_two_uniform_corners() -> None:
     shape = (3, 6, 5)
     image = random_image(shape, margin=0.2)
-    first = signs(asked_images(converse(Thrift(), scene_of(image, EPS), smooth_loss(shape), asks=4)), image)
+    first = signs(asked_images(converse(Thrift(), scene_of(image, EPS), smooth_loss(shape), asks=5)), image)
     for side, corner in zip((2, 1), first, strict=False):
         for channel, row, column in np.ndindex(shape):
             assert corner[channel, row, column] == ((row // side + column // side) % 2 == 0)
-    assert not first[2].any()
-    assert first[3].all()
+    assert (first[2] == first[2][:, :1]).all()
+    assert 0 < first[2].mean() < 1
+    assert not first[3].any()
+    assert first[4].all()
 
 
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        ((0.0, 9.0, 1.0, 2.0), 1),  # far above
-        ((9.0, 0.0, 1.0, 2.0), 0),
-        ((5.4, 0.0, 1.0, 2.0), 3),  # above their middle, 1.5, but by less than four times what lies between them
-        ((5.6, 0.0, 1.0, 2.0), 0),
-        ((0.0, 0.0, 2.0, 1.0), 2),
-        ((-1.0, -9.0, -3.0, -3.0), 0),
+        ((0.0, 9.0, 8.0, 1.0, 2.0), 1),  # far above
+        ((9.0, 0.0, 8.0, 1.0, 2.0), 0),
+        ((8.0, 0.0, 9.0, 1.0, 2.0), 2),
+        ((5.4, 0.0, 0.0, 1.0, 2.0), 4),  # above their middle, 1.5, but by less than four times what lies between them
+        ((5.6, 0.0, 0.0, 1.0, 2.0), 0),
+        ((0.0, 0.0, 0.0, 2.0, 1.0), 3),
+        ((-1.0, -9.0, -2.0, -3.0, -3.0), 0),
     ],
 )
 def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expected: int) -> None:
@@ -157,17 +160,17 @@ def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expecte
     exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
     above = signs(asked_images(exchanges), image)
     # The next flips the whole: what it is the complement of is where the search stands.
-    np.testing.assert_array_equal(above[4], ~above[expected])
+    np.testing.assert_array_equal(above[5], ~above[expected])
 
 
-@pytest.mark.parametrize("start", ["uniform", "checkerboard"])
-def test_a_start_that_is_chosen_asks_for_no_other(start: str) -> None:
+@pytest.mark.parametrize(("start", "first"), [("uniform", 2), ("pattern", 3)])
+def test_a_start_that_is_chosen_asks_for_no_other(start: str, first: int) -> None:
     shape = (1, 4, 4)
     image = random_image(shape, margin=0.2)
-    exchanges = converse(Thrift(start), scene_of(image, EPS), lambda _: 0.0, asks=3)  # type: ignore[arg-type]
+    exchanges = converse(Thrift(start), scene_of(image, EPS), lambda _: 0.0, asks=first + 1)  # type: ignore[arg-type]
     above = signs(asked_images(exchanges), image)
-    assert [corner.all() or not corner.any() for corner in above[:2]] == [start == "uniform"] * 2
-    np.testing.assert_array_equal(above[2], ~above[0])
+    assert [corner.all() or not corner.any() for corner in above[:first]] == [start == "uniform"] * first
+    np.testing.assert_array_equal(above[first], ~above[0])
 
 
 def test_a_seed_decides_everything_and_nothing_leaves_the_ball() -> None:
@@ -187,5 +190,5 @@ def test_it_ends_when_a_pass_has_raised_nothing() -> None:
 
 def test_its_losses_and_a_wrong_start() -> None:
     assert (Thrift().own_loss(False), Thrift().own_loss(True)) == ("margin", "cross-entropy")
-    with pytest.raises(InputError, match="start must be one of best, uniform, checkerboard; got 'stripes'"):
+    with pytest.raises(InputError, match="start must be one of best, uniform, pattern; got 'stripes'"):
         Thrift("stripes")  # type: ignore[arg-type]

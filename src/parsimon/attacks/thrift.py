@@ -3,8 +3,9 @@
 Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Three
 things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
 
-- the first corner is the best of a few. Two checkerboards, of squares of 2 and of 1, often fool a network of standard
-  training at once, and are a better place to search from; adversarially trained networks hardly notice them;
+- the first corner is the best of a few. Patterns, two checkerboards of squares of 2 and of 1 and random stripes, often
+  fool a network of standard training at once, and are a better place to search from; adversarially trained networks
+  hardly notice them;
 - a block is flipped by one query and kept if the loss has risen: no block is asked about to rank it;
 - flips nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
   quarter it is known without a query, and it is asked about only where that promises a gain.
@@ -25,10 +26,10 @@ from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
 from parsimon.setsearch import Mask
 from parsimon.threat import Loss
 
-Start = Literal["best", "uniform", "checkerboard"]
+Start = Literal["best", "uniform", "pattern"]
 
-# A checkerboard is searched from where it lies more than so many times as far above the middle of the two uniform
-# corners as these are apart. Of standard networks nearly all images are far above, of adversarially trained ones below.
+# A pattern is searched from where its loss lies more than so many times as far above the middle of those of the two
+# uniform corners as these are apart. On standard networks most are far above, on adversarially trained ones far below.
 _FAR_ABOVE = 4
 
 
@@ -50,8 +51,8 @@ class Thrift(Attack):
     It climbs the margin loss to leave a class, and cross-entropy to reach one.
 
     Attributes:
-        start: Where the search begins: `best` by a query each, `uniform` (-eps or +eps everywhere) or `checkerboard`
-            (the better of both sizes).
+        start: Where the search begins: `best` by a query each, `uniform` (-eps or +eps everywhere) or `pattern`
+            (the best of the three).
         deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
     """
 
@@ -68,7 +69,7 @@ class Thrift(Attack):
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
-        best = yield from self._first(grid)
+        best = yield from self._first(grid, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
             known = np.full((1, 1, channels), np.nan)
@@ -77,14 +78,15 @@ class Thrift(Attack):
             if best.loss == before:
                 return
 
-    def _first(self, grid: Grid) -> Generator[Ask, Reply, _Tried]:
+    def _first(self, grid: Grid, rng: np.random.Generator) -> Generator[Ask, Reply, _Tried]:
         """The corner to begin with."""
         row, column = np.ogrid[: grid.cells[0], : grid.cells[1]]
         coarse, fine = ((row // side + column // side) % 2 == 0 for side in (2, 1))
+        stripes = rng.random((1, *grid.cells[1:])) < 0.5  # Square's
         patterns: list[_Tried] = []
-        if self.start != "uniform":  # the checkerboards first: where they work, they are all that is asked
-            patterns = yield from _try_all(grid, coarse[:, :, None], fine[:, :, None])
-        if self.start == "checkerboard":
+        if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
+            patterns = yield from _try_all(grid, coarse[:, :, None], fine[:, :, None], stripes)
+        if self.start == "pattern":
             return max(patterns, key=_loss)
         uniform = yield from _try_all(grid, np.False_, np.True_)
         low, high = (each.loss for each in uniform)
