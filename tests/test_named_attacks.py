@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from parsimon import InputError, Parsimonious
-from parsimon.attacks import ATTACKS, NES, PGD, Bandits, RandomCorners, SignHunter, SimBA, Square
+from parsimon.attacks import ATTACKS, NES, PGD, Bandits, RandomCorners, SignHunter, SimBA, Square, Thrift
 from parsimon.attacks.named import open_attack
 from parsimon.protocol import Attack
 
-NAMES = ["parsimonious", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"]
+NAMES = ["parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("parsimonious", Parsimonious()),
+        ("thrift", Thrift()),
+        ("thrift,start=uniform,deduce=false", Thrift("uniform", deduce=False)),
         ("bandits", Bandits()),
         ("nes", NES()),
         ("square", Square()),

@@ -10,7 +10,7 @@ For evaluating models that one owns or is permitted to test.
 
 from parsimon import zoo
 from parsimon.api import attack, compare, evaluate
-from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square
+from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
 from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
 from parsimon.evaluation import Evaluation
 from parsimon.protocol import Attack, Outcome
@@ -38,6 +38,7 @@ __all__ = [
     "SimBA",
     "Square",
     "Threat",
+    "Thrift",
     "attack",
     "compare",
     "evaluate",

@@ -8,11 +8,13 @@ from parsimon.attacks.random_corners import RandomCorners
 from parsimon.attacks.signhunter import SignHunter
 from parsimon.attacks.simba import SimBA
 from parsimon.attacks.square import Square
+from parsimon.attacks.thrift import Thrift
 from parsimon.protocol import Attack
 
 # By the names that people type.
 ATTACKS: dict[str, type[Attack]] = {
     "parsimonious": Parsimonious,
+    "thrift": Thrift,
     "bandits": Bandits,
     "nes": NES,
     "square": Square,
@@ -22,4 +24,15 @@ ATTACKS: dict[str, type[Attack]] = {
     "pgd": PGD,
 }
 
-__all__ = ["ATTACKS", "NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square"]
+__all__ = [
+    "ATTACKS",
+    "NES",
+    "PGD",
+    "Bandits",
+    "Parsimonious",
+    "RandomCorners",
+    "SignHunter",
+    "SimBA",
+    "Square",
+    "Thrift",
+]

@@ -88,8 +88,8 @@ def compare(
     """Several attacks on the same images of the same model, in one table.
 
     Without arguments those of the paper: parsimonious, bandits, nes, and pgd as the white-box line. An ATTACK is one of
-    parsimonious, bandits, nes, square, signhunter, simba, random, pgd; with a published experiment's settings after a
-    colon, and settings of your own after commas.
+    parsimonious, thrift, bandits, nes, square, signhunter, simba, random, pgd; with a published experiment's settings
+    after a colon, and settings of your own after commas.
 
     \b
     parsimon compare

@@ -1,0 +1,156 @@
+"""Thrift: this project's successor of the search of Moon, An and Song (ICML 2019), within its idea.
+
+Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Three
+things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
+
+- the first corner is the best of a few. Patterns, two checkerboards of squares of 2 and of 1 and random stripes, often
+  fool a network of standard training at once, and are a better place to search from; adversarially trained networks
+  hardly notice them;
+- a block is flipped by one query and kept if the loss has risen: no block is asked about to rank it;
+- flips nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
+  quarter it is known without a query, and it is asked about only where that promises a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.blocks import Grid
+from parsimon.errors import InputError
+from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
+from parsimon.setsearch import Mask
+from parsimon.threat import Loss
+
+Start = Literal["best", "uniform", "pattern"]
+
+# A pattern is searched from where its loss lies more than so many times as far above the middle of those of the two
+# uniform corners as these are apart. On standard networks most are far above, on adversarially trained ones far below.
+_FAR_ABOVE = 4
+
+
+# What flipping each block of a level brings, by row, column and channel: never a gain. Not a number: not known.
+Effects = NDArray[np.float64]
+
+
+class _Tried(NamedTuple):
+    """A corner, by row, column and channel, and its loss."""
+
+    corner: Mask
+    loss: float
+
+
+@dataclass(frozen=True)
+class Thrift(Attack):
+    """It has nothing to tune. Its settings switch its parts off, to measure what each is worth.
+
+    It climbs the margin loss to leave a class, and cross-entropy to reach one.
+
+    Attributes:
+        start: Where the search begins: `best` by a query each, `uniform` (-eps or +eps everywhere) or `pattern`
+            (the best of the three).
+        deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
+    """
+
+    start: Start = "best"
+    deduce: bool = True
+
+    def __post_init__(self) -> None:
+        if self.start not in get_args(Start):
+            raise InputError(f"start must be one of {', '.join(get_args(Start))}; got {self.start!r}")
+
+    def own_loss(self, targeted: bool) -> Loss:
+        return "cross-entropy" if targeted else "margin"
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        channels, height, width = scene.shape
+        grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
+        best = yield from self._first(grid, rng)
+        while True:  # until a pass over all levels has raised nothing
+            before = best.loss
+            known = np.full((1, 1, channels), np.nan)
+            for across in _levels(max(height, width)):
+                best, known = yield from self._level(grid, across, best, known, rng)
+            if best.loss == before:
+                return
+
+    def _first(self, grid: Grid, rng: np.random.Generator) -> Generator[Ask, Reply, _Tried]:
+        """The corner to begin with."""
+        row, column = np.ogrid[: grid.cells[0], : grid.cells[1]]
+        coarse, fine = ((row // side + column // side) % 2 == 0 for side in (2, 1))
+        stripes = rng.random((1, *grid.cells[1:])) < 0.5  # Square's
+        patterns: list[_Tried] = []
+        if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
+            patterns = yield from _try_all(grid, coarse[:, :, None], fine[:, :, None], stripes)
+        if self.start == "pattern":
+            return max(patterns, key=_loss)
+        uniform = yield from _try_all(grid, np.False_, np.True_)
+        low, high = (each.loss for each in uniform)
+        far = (low + high) / 2 + _FAR_ABOVE * abs(high - low)
+        return max([each for each in patterns if each.loss > far] or uniform, key=_loss)
+
+    def _level(
+        self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        """Flip each block of a level, of which there are so many along a side; the quarters of a parent together."""
+        height, width, channels = grid.cells
+        rows, columns = (np.arange(across + 1) * side // across for side in (height, width))
+        effects = np.zeros((across, across, channels))
+        for number in rng.permutation(parents.size):
+            row, column, channel = parent = np.unravel_index(number, parents.shape)
+            quarters = _quarters(row, column, rows, columns, across // len(parents))
+            left = parents[parent]  # what those of them bring together that have not been asked for
+            for asked, (down, along) in enumerate(rng.permutation(quarters)):
+                last, uncut = asked == len(quarters) - 1, len(quarters) == 1
+                if last and left <= 0 and (self.deduce or uncut):
+                    effects[down, along, channel] = left
+                    continue
+                corner = best.corner.copy()
+                corner[rows[down] : rows[down + 1], columns[along] : columns[along + 1], channel] ^= True
+                tried = yield from _try(grid, corner)
+                gain = tried.loss - best.loss
+                left -= gain
+                effects[down, along, channel] = -abs(gain)  # a flip that was kept can be taken back
+                if gain > 0:
+                    best = tried
+        return best, effects
+
+
+def _try(grid: Grid, corner: Mask) -> Generator[Ask, Reply, _Tried]:
+    reply = yield Ask(Corners(grid, corner.reshape(-1)))
+    return _Tried(corner, float(reply.loss[0]))
+
+
+def _try_all(grid: Grid, *corners: Mask | np.bool_) -> Generator[Ask, Reply, list[_Tried]]:
+    tried = []
+    for corner in corners:
+        tried += [(yield from _try(grid, np.broadcast_to(corner, grid.cells)))]
+    return tried
+
+
+def _loss(tried: _Tried) -> float:
+    return tried.loss
+
+
+def _levels(side: int) -> list[int]:
+    """Blocks along a side, level after level: the whole, its halves, down to pixels."""
+    return [2**level for level in range((side - 1).bit_length() + 1)]
+
+
+def _quarters(
+    row: np.intp, column: np.intp, rows: NDArray[np.intp], columns: NDArray[np.intp], cut: int
+) -> list[tuple[int, int]]:
+    """The blocks of a level that one of the level before is cut in, by row and column.
+
+    Where a side is no power of two, some blocks of the last levels cover no pixel; they are left out.
+    """
+    return [
+        (down, along)
+        for down in range(row * cut, row * cut + cut)
+        for along in range(column * cut, column * cut + cut)
+        if rows[down] < rows[down + 1] and columns[along] < columns[along + 1]
+    ]

@@ -1,0 +1,194 @@
+"""Thrift, against the known optimum of a linear loss, a plain twin of its search, and what it says of its start."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from driving import (
+    Exact,
+    Pixels,
+    Shape,
+    Steadfast,
+    asked_images,
+    converse,
+    in_ball,
+    linear_loss,
+    random_image,
+    run,
+    scene_of,
+    smooth_loss,
+)
+from parsimon import InputError, Threat, Thrift
+
+EPS = 0.1
+EVERYTHING = 100_000  # more than any search here has to ask
+
+
+def signs(images: Pixels, image: Pixels) -> NDArray[np.bool_]:
+    """Where each of the images lies above the image."""
+    return images > image
+
+
+def levels(shape: Shape) -> list[set[frozenset[int]]]:
+    """The blocks of each level, as sets of flat pixel numbers: cut at the floors of multiples of a side."""
+    channels, height, width = shape
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    found, across = [], 1
+    while True:
+        cuts = [[side * part // across for part in range(across + 1)] for side in (height, width)]
+        found.append(
+            {
+                frozenset(numbers[channel, top:bottom, left:right].reshape(-1).tolist())
+                for channel in range(channels)
+                for top, bottom in itertools.pairwise(cuts[0])
+                for left, right in itertools.pairwise(cuts[1])
+                if top < bottom and left < right
+            }
+        )
+        if across >= max(height, width):
+            return found
+        across *= 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=st.sampled_from([(1, 1, 1), (3, 1, 1), (1, 1, 2), (3, 4, 4), (1, 8, 8), (3, 5, 3), (1, 7, 11)]),
+    seed=st.integers(0, 99),
+    deduce=st.booleans(),
+)
+def test_it_ends_at_the_best_corner_of_a_linear_loss(shape: tuple[int, int, int], seed: int, deduce: bool) -> None:
+    weights = np.random.default_rng([seed, 1]).normal(size=shape)
+    image = random_image(shape, seed)
+    exchanges = converse(Thrift(deduce=deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING, seed=seed)
+    assert len(exchanges) < EVERYTHING
+    best = max(exchanges, key=lambda exchange: float(exchange.losses[0])).images[0]
+    corner = np.clip(image + np.where(weights > 0, np.float32(EPS), -np.float32(EPS)), 0, 1)
+    np.testing.assert_array_equal(best, corner.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 4, 4)])
+def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None:
+    """Of a linear loss the first pass without deduction asks for every block, with it for about a quarter fewer."""
+    image = random_image(shape, margin=0.2)
+    weights = np.random.default_rng(5).normal(size=shape)
+    full, spared = (
+        len(converse(Thrift("uniform", deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING))
+        for deduce in (False, True)
+    )
+    assert full == 2 + 2 * sum(map(len, levels(shape)))  # a pass that climbs, and one that finds nothing left
+    assert spared < 0.9 * full
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 4), (1, 8, 8), (3, 5, 3), (2, 6, 6)])
+@pytest.mark.parametrize("deduce", [True, False])
+def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape: Shape, deduce: bool) -> None:
+    image = random_image(shape, margin=0.2)
+    exchanges = converse(Thrift("uniform", deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
+    above = signs(asked_images(exchanges), image).reshape(len(exchanges), -1)
+    assert not above[0].any()
+    assert above[1].all()
+    losses = [float(exchange.losses[0]) for exchange in exchanges]
+    kept, highest = above[int(losses[1] > losses[0])], max(losses[:2])
+    blocks = levels(shape)
+    flipped = []
+    for corner, loss in zip(above[2:], losses[2:], strict=True):
+        flipped.append(frozenset(np.flatnonzero(corner != kept).tolist()))
+        if loss > highest:
+            kept, highest = corner, loss
+    assert set(flipped) <= set().union(*blocks)
+    if not deduce:  # then the first pass is every block once, level by level
+        new = [level - set().union(*blocks[:number]) for number, level in enumerate(blocks)]
+        for level in new:
+            assert set(flipped[: len(level)]) == level
+            del flipped[: len(level)]
+
+
+def brute_force(shape: Shape, image: Pixels, weights: Exact) -> float:
+    """The highest value over all corners."""
+    low, high = (np.clip(image + sign * np.float32(EPS), 0, 1) for sign in (-1, 1))
+    return max(
+        linear_loss(weights)(np.where(np.reshape(corner, shape), high, low).astype(np.float32))
+        for corner in itertools.product([False, True], repeat=math.prod(shape))
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
+    shape = (1, 3, 3)
+    weights = np.random.default_rng(seed).normal(size=shape)
+    image = random_image(shape, seed)
+    exchanges = converse(Thrift(), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING)
+    assert max(float(exchange.losses[0]) for exchange in exchanges) == pytest.approx(brute_force(shape, image, weights))
+
+
+def test_it_asks_first_for_two_checkerboards_for_stripes_and_for_the_two_uniform_corners() -> None:
+    shape = (3, 6, 5)
+    image = random_image(shape, margin=0.2)
+    first = signs(asked_images(converse(Thrift(), scene_of(image, EPS), smooth_loss(shape), asks=5)), image)
+    for side, corner in zip((2, 1), first, strict=False):
+        for channel, row, column in np.ndindex(shape):
+            assert corner[channel, row, column] == ((row // side + column // side) % 2 == 0)
+    assert (first[2] == first[2][:, :1]).all()
+    assert 0 < first[2].mean() < 1
+    assert not first[3].any()
+    assert first[4].all()
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ((0.0, 9.0, 8.0, 1.0, 2.0), 1),  # far above
+        ((9.0, 0.0, 8.0, 1.0, 2.0), 0),
+        ((8.0, 0.0, 9.0, 1.0, 2.0), 2),
+        ((5.4, 0.0, 0.0, 1.0, 2.0), 4),  # above their middle, 1.5, but by less than four times what lies between them
+        ((5.6, 0.0, 0.0, 1.0, 2.0), 0),
+        ((0.0, 0.0, 0.0, 2.0, 1.0), 3),
+        ((-1.0, -9.0, -2.0, -3.0, -3.0), 0),
+    ],
+)
+def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expected: int) -> None:
+    shape = (1, 4, 4)
+    image = random_image(shape, margin=0.2)
+    replies = iter(losses)
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
+    above = signs(asked_images(exchanges), image)
+    # The next flips the whole: what it is the complement of is where the search stands.
+    np.testing.assert_array_equal(above[5], ~above[expected])
+
+
+@pytest.mark.parametrize(("start", "first"), [("uniform", 2), ("pattern", 3)])
+def test_a_start_that_is_chosen_asks_for_no_other(start: str, first: int) -> None:
+    shape = (1, 4, 4)
+    image = random_image(shape, margin=0.2)
+    exchanges = converse(Thrift(start), scene_of(image, EPS), lambda _: 0.0, asks=first + 1)  # type: ignore[arg-type]
+    above = signs(asked_images(exchanges), image)
+    assert [corner.all() or not corner.any() for corner in above[:first]] == [start == "uniform"] * first
+    np.testing.assert_array_equal(above[first], ~above[0])
+
+
+def test_a_seed_decides_everything_and_nothing_leaves_the_ball() -> None:
+    image, loss = random_image((3, 8, 8)), smooth_loss((3, 8, 8))
+    one, again, other = (
+        asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=200, seed=seed)) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    assert in_ball(scene_of(image, EPS), one).all()
+
+
+def test_it_ends_when_a_pass_has_raised_nothing() -> None:
+    outcome = run(Thrift(), Steadfast((1, 4, 4)), random_image((1, 4, 4)), Threat(EPS), budget=5000)
+    assert outcome.ended == "exhausted"
+
+
+def test_its_losses_and_a_wrong_start() -> None:
+    assert (Thrift().own_loss(False), Thrift().own_loss(True)) == ("margin", "cross-entropy")
+    with pytest.raises(InputError, match="start must be one of best, uniform, pattern; got 'stripes'"):
+        Thrift("stripes")  # type: ignore[arg-type]
