@@ -3,9 +3,8 @@
 Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Three
 things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
 
-- the first corner is the best of a few. Patterns, two checkerboards of squares of 2 and of 1 and random stripes, often
-  fool a network of standard training at once, and are a better place to search from; adversarially trained networks
-  hardly notice them;
+- the first corner is the best of a few. A fine checkerboard often fools a network of standard training at once, and is
+  a better place to search from, as stripes can be; adversarially trained networks hardly notice either;
 - a block is flipped by one query and kept if the loss has risen: no block is asked about to rank it;
 - flips nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
   quarter it is known without a query, and it is asked about only where that promises a gain.
@@ -28,9 +27,10 @@ from parsimon.threat import Loss
 
 Start = Literal["best", "uniform", "pattern"]
 
-# A pattern is searched from where its loss lies more than so many times as far above the middle of those of the two
-# uniform corners as these are apart. On standard networks most are far above, on adversarially trained ones far below.
+# Patterns are searched from where the checkerboard's loss lies more than so many times as far above the middle of those
+# of the two uniform corners as these are apart. On standard networks most do, on adversarially trained ones hardly any.
 _FAR_ABOVE = 4
+_SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
 
 
 # What flipping each block of a level brings, by row, column and channel: never a gain. Not a number: not known.
@@ -52,7 +52,7 @@ class Thrift(Attack):
 
     Attributes:
         start: Where the search begins: `best` by a query each, `uniform` (-eps or +eps everywhere) or `pattern`
-            (the best of the three).
+            (the checkerboard or stripes).
         deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
     """
 
@@ -80,18 +80,23 @@ class Thrift(Attack):
 
     def _first(self, grid: Grid, rng: np.random.Generator) -> Generator[Ask, Reply, _Tried]:
         """The corner to begin with."""
-        row, column = np.ogrid[: grid.cells[0], : grid.cells[1]]
-        coarse, fine = ((row // side + column // side) % 2 == 0 for side in (2, 1))
-        stripes = rng.random((1, *grid.cells[1:])) < 0.5  # Square's
-        patterns: list[_Tried] = []
-        if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
-            patterns = yield from _try_all(grid, coarse[:, :, None], fine[:, :, None], stripes)
+        height, width, channels = grid.cells
+        row, column = np.ogrid[:height, :width]
+        side = max(1, min(height, width) // _SQUARES_ACROSS)
+        checkerboard = ((row // side + column // side) % 2 == 0)[:, :, None]
+        stripes = rng.random((1, width, channels)) < 0.5  # Square's
         if self.start == "pattern":
-            return max(patterns, key=_loss)
+            return max((yield from _try_all(grid, checkerboard, stripes)), key=_loss)
+        patterns: list[_Tried] = []
+        if self.start == "best":  # the checkerboard first: where it works, it is all that is asked
+            patterns = yield from _try_all(grid, checkerboard)
         uniform = yield from _try_all(grid, np.False_, np.True_)
         low, high = (each.loss for each in uniform)
         far = (low + high) / 2 + _FAR_ABOVE * abs(high - low)
-        return max([each for each in patterns if each.loss > far] or uniform, key=_loss)
+        if any(each.loss > far for each in patterns):
+            patterns += yield from _try_all(grid, stripes)
+            return max(patterns, key=_loss)
+        return max(uniform, key=_loss)
 
     def _level(
         self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
