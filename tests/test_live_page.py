@@ -53,7 +53,7 @@ class Visitor:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         home = address.split("?")[0]
-        self.page.on("request", lambda asked: asked.url.startswith((home, "data:")) or self.outside.append(asked.url))
+        self.page.on("request", lambda asked: self.outside.extend(_foreign(home, asked.url)))
         self.page.goto(address)
         self.page.evaluate("window.unbroken = true")  # gone after a reload
 
@@ -76,6 +76,10 @@ class Visitor:
         assert self.complaints == []
         assert self.outside == []
         self.context.close()
+
+
+def _foreign(home: str, url: str) -> list[str]:
+    return [] if url.startswith((home, "data:")) else [url]
 
 
 def picture(number: int) -> dict[str, Any]:

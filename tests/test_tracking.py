@@ -77,7 +77,7 @@ def test_a_tool_that_fails_is_warned_of_once_and_harms_nothing(place: Path) -> N
     try:
         undisturbed = runs.run(spec, place / "plain")
         broken, kept = Broken(), Kept()
-        told = Tracking({"broken": broken, "kept": kept})  # type: ignore[dict-item]  # it has none of the methods
+        told = Tracking({"broken": broken, "kept": kept})
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             found = runs.run(spec, place / "tracked", watch=told.step)
@@ -165,7 +165,7 @@ def wandb_records(content: bytes) -> Iterator[bytes]:
     """The records of an offline run's file, for which the package brings no reader of its own any more.
 
     It is LevelDB's log after a head of 7 bytes: blocks of 32 KiB, in which each part of a record has a head: a
-    checksum, its length, and whether it is a whole record (1) or the first (2), a middle (3) or the last part of one (4).
+    checksum, its length, and whether it is a whole record (1), or the first (2), a middle (3) or the last part (4).
     """
     assert content[:4] == b":W&B"
     at, parts = 7, b""
