@@ -41,10 +41,6 @@ def build():
 """
 
 
-def _beyond(url: str, home: str) -> list[str]:
-    return [] if url.startswith((home, "data:")) else [url]
-
-
 class Visitor:
     """Somebody who has the page open."""
 
@@ -57,7 +53,7 @@ class Visitor:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         home = address.split("?")[0]
-        self.page.on("request", lambda asked: self.outside.extend(_beyond(asked.url, home)))
+        self.page.on("request", lambda asked: self.outside.extend(_foreign(home, asked.url)))
         self.page.goto(address)
         self.page.evaluate("window.unbroken = true")  # gone after a reload
 
@@ -80,6 +76,10 @@ class Visitor:
         assert self.complaints == []
         assert self.outside == []
         self.context.close()
+
+
+def _foreign(home: str, url: str) -> list[str]:
+    return [] if url.startswith((home, "data:")) else [url]
 
 
 def picture(number: int) -> dict[str, Any]:

@@ -286,8 +286,10 @@ def test_other_methods_are_refused(viewer: Viewer, method: str) -> None:
 # --- pictures of one's own ------------------------------------------------------------------------------------------
 
 
-def attack(viewer: Viewer, body: bytes | None, query: str = "network=robust&radius=8/255", **headers: Any) -> Any:
-    return ask(viewer, f"/attack?{query}", method="POST", body=body, **headers)
+def attack(
+    viewer: Viewer, body: bytes | None, query: str = "network=robust&radius=8/255", **headers: str | None
+) -> Any:
+    return ask(viewer, f"/attack?{query}", method="POST", body=body, headers=headers)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +42,8 @@ def ask(
     method: str = "GET",
     token: bool = True,
     body: bytes | None = None,
-    **headers: str | None,
+    headers: Mapping[str, str | None] = {},
+    **more: str | None,
 ) -> Reply:
     """A request, written by hand; a header that is None is left out."""
     host, port = viewer.server_address[:2]
@@ -51,7 +52,7 @@ def ask(
         lines["Cookie"] = f"{viewer.cookie}={viewer.token}"
     if method == "POST":
         lines |= {"Origin": f"http://127.0.0.1:{port}", "Content-Length": str(len(body or b""))}
-    lines |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines |= {name.replace("_", "-"): value for name, value in {**headers, **more}.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items() if value is not None)
     with socket.create_connection((str(host), int(port)), timeout=60) as connection:
         connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b""))

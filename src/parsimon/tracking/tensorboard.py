@@ -35,17 +35,17 @@ class TensorBoard:
 
     def progress(self, attack: str, queries: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(f"{name}/{attack}", value, queries)
+            self._writer.add_scalar(f"{name.replace(' ', '_')}/{attack}", value, queries)
 
     def curve(self, attack: str, queries: Sequence[int], shares: Sequence[float]) -> None:
         for at, share in zip(queries, shares, strict=True):
-            self._writer.add_scalar(f"success within queries/{attack}", share, at)
+            self._writer.add_scalar(f"success_within_queries/{attack}", share, at)
 
     def table(self, name: str, table: Table) -> None:
         self._writer.add_text(name, table.markdown(), 0)
 
     def picture(self, attack: str, pixels: NDArray[np.uint8], caption: str) -> None:
-        self._writer.add_image(f"{attack}/{caption}", pixels, 0, dataformats="HWC")
+        self._writer.add_image(f"{attack}/{caption.replace(' ', '_')}", pixels, 0, dataformats="HWC")
 
     def close(self) -> None:
         if "_writer" in vars(self):
