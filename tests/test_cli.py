@@ -355,6 +355,7 @@ def test_check_prints_its_findings(tmp_path: Path, bundled: Bundled) -> None:
         "ok   determinism",
         "ok   place in the batch",
         "ok   size of the batch",
+        "ok   speed",
         "ok   clean accuracy",
     ]
     assert lines[0].endswith("10 of shape (3, 32, 32), float32 in [0, 1]")

@@ -77,7 +77,7 @@ def test_the_reference_is_nes_where_it_is_among_them_or_the_chosen_one() -> None
     ("attacks", "settings", "sentence"),
     [
         ([], {}, "there is no attack to run"),
-        (["nope"], {}, "there is no attack 'nope': choose one of parsimonious, bandits"),
+        (["nope"], {}, "there is no attack 'nope': choose one of parsimonious, thrift, bandits"),
         (["square", "nes", "square", "square"], {}, "'square' is given twice"),
         ([7], {}, "must be an instance of parsimon.Attack or the name of one; got 7"),
         (["square"], {"relative_to": "nes"}, "relative_to must be one of Square; got 'nes'"),
@@ -211,5 +211,5 @@ def test_earlier_tables_are_never_written_over(tmp_path: Path) -> None:
 
 def test_help_teaches(tmp_path: Path) -> None:
     text = " ".join(run(tmp_path, "compare", "--help").stdout.split())
-    for words in ("--relative-to", "--format", "parsimonious, bandits, nes, square", "parsimon compare", "white-box"):
+    for words in ("--relative-to", "--format", "parsimonious, thrift, bandits, nes", "parsimon compare", "white-box"):
         assert words in text

@@ -49,6 +49,7 @@ def prepare(
 
     Without labels, what the model sees is correct.
     """
+    check_batch_size(batch_size)
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
     shape: tuple[int, ...] | None = None
@@ -69,12 +70,15 @@ def prepare(
     return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None))
 
 
+def check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1; got {batch_size}")
+
+
 def read(
     images: ImageSource, start: int, batch_size: int, threat: Threat, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.float32]:
     """A batch of images, each checked, all of the shape that those before them had."""
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1; got {batch_size}")
     batch = []
     for index in range(start, min(start + batch_size, len(images))):
         batch.append(check_image(images[index], index, threat))
@@ -209,6 +213,7 @@ def check_threat(oracle: Oracle, threat: Threat) -> None:
 
 def scores_kind(oracle: Oracle, images: ImageSource, batch_size: int) -> Scores:
     """What the model returns, told by its scores of the first images."""
+    check_batch_size(batch_size)
     pixels = read(images, 0, batch_size, Threat(1))
     check_shape(oracle, pixels.shape[1:])
     scores = classify(oracle, pixels, batch_size)

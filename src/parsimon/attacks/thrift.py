@@ -27,8 +27,8 @@ from parsimon.threat import Loss
 
 Start = Literal["best", "uniform", "pattern"]
 
-# Patterns are searched from where the checkerboard's loss lies more than so many times as far above the middle of those
-# of the two uniform corners as these are apart. On standard networks most do, on adversarially trained ones hardly any.
+# A pattern is searched from where its loss lies more than so many times as far above the middle of those of the two
+# uniform corners as these are apart. On standard networks most are far above, on adversarially trained ones far below.
 _FAR_ABOVE = 4
 _SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
 
@@ -85,18 +85,15 @@ class Thrift(Attack):
         side = max(1, min(height, width) // _SQUARES_ACROSS)
         checkerboard = ((row // side + column // side) % 2 == 0)[:, :, None]
         stripes = rng.random((1, width, channels)) < 0.5  # Square's
-        if self.start == "pattern":
-            return max((yield from _try_all(grid, checkerboard, stripes)), key=_loss)
         patterns: list[_Tried] = []
-        if self.start == "best":  # the checkerboard first: where it works, it is all that is asked
-            patterns = yield from _try_all(grid, checkerboard)
+        if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
+            patterns = yield from _try_all(grid, checkerboard, stripes)
+        if self.start == "pattern":
+            return max(patterns, key=_loss)
         uniform = yield from _try_all(grid, np.False_, np.True_)
         low, high = (each.loss for each in uniform)
         far = (low + high) / 2 + _FAR_ABOVE * abs(high - low)
-        if any(each.loss > far for each in patterns):
-            patterns += yield from _try_all(grid, stripes)
-            return max(patterns, key=_loss)
-        return max(uniform, key=_loss)
+        return max([each for each in patterns if each.loss > far] or uniform, key=_loss)
 
     def _level(
         self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
