@@ -20,7 +20,7 @@ from parsimon.canvas import render
 from parsimon.data.cifar10 import CLASSES
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Corner, Image
-from parsimon.report.style import INK, MUTED, PAGE, blank, marks, save, styled
+from parsimon.report.style import INK, MUTED, PAGE, RULE, blank, marks, save, styled, thousands
 from parsimon.setsearch import Found, Mask, Phase, SetSearch
 from parsimon.threat import Threat
 
@@ -32,10 +32,12 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 from watch_an_attack import Told, Watched
 
 EPS = 8 / 255
-IMAGE = 0  # of the bundled ones: it withstands until the blocks are single pixels
+IMAGE = 30  # of the bundled ones: it withstands until the blocks are single pixels
 BUDGET = 6000
 LAZY_IMAGES = 8
 
+_BATCH = 8
+_FROM = 64  # queries: the first mini-batch, before which little happens
 _LEVELS = {4: "#E8E8E8", 2: "#F4F4F4", 1: "#FFFFFF"}  # behind the curve, by the side of the blocks
 
 
@@ -65,9 +67,8 @@ def unfolded() -> Unfolded:
     """Attack one image, and note each new working set."""
     images, labels = zoo.images()
     watched = Watched(parsimon.Parsimonious())
-    result = parsimon.attack(
-        "robust", images[IMAGE : IMAGE + 1], labels[IMAGE : IMAGE + 1], EPS, attack=watched, budget=BUDGET
-    )
+    only = slice(IMAGE, IMAGE + 1)  # alone, so in small batches: most of a larger one would be padding
+    result = parsimon.attack("robust", images[only], labels[only], EPS, attack=watched, budget=BUDGET, batch_size=4)
     (outcome,) = result.outcomes
     frames = list(working_sets(watched.told))
     if outcome.success:
@@ -99,7 +100,8 @@ def hierarchy(attack: Unfolded) -> Figure:
     axes = figure.subplots(1, 1 + len(levels))
     show(axes[0], attack.image, "the image", f"{attack.before}, 32 x 32 x 3")
     for axis, (block, frame) in zip(axes[1:], levels.items(), strict=True):
-        show(axis, perturbation(attack, frame), f"blocks of {block} x {block}", f"{frame.grid.count:,} of them")
+        blocks = f"blocks of {block} x {block}" if block > 1 else "single pixels"
+        show(axis, perturbation(attack, frame), blocks, f"{frame.grid.count:,} of them")
         if block > 1:
             for place in range(block, 32, block):
                 axis.axhline(place - 0.5, color="#00000022", linewidth=0.4)
@@ -121,12 +123,13 @@ def unfolding(attack: Unfolded) -> Figure:
     mark = marks(["Parsimonious"])["Parsimonious"]
     curve.step(queries, losses, where="post", color=mark.colour)
     curve.plot([each.queries for each in moments], [each.loss for each in moments], "o", color=mark.colour)
-    curve.set(xlabel="queries", ylabel="cross-entropy of the true class", xlim=(0, queries[-1] * 1.01))
+    curve.set(xlabel="queries", ylabel="loss", xscale="log", xlim=(_FROM / 2, queries[-1] * 1.05))
+    curve.xaxis.set_major_formatter(thousands)
     curve.grid(visible=False)
     for column, frame in enumerate(moments):
         last = frame is attack.frames[-1]
         seen = attack.after if last else attack.before
-        show(figure.add_subplot(grid[1, column]), perturbation(attack, frame), f"{frame.queries:,}", "")
+        show(figure.add_subplot(grid[1, column]), perturbation(attack, frame), f"{frame.queries:,} queries", "")
         show(figure.add_subplot(grid[2, column]), attack.drawn(frame), "", f"{seen}")
     return figure
 
@@ -140,8 +143,8 @@ def draw_levels(axes: Axes, frames: list[Frame]) -> None:
     for (block, start), end in zip(starts.items(), ends, strict=True):
         axes.axvspan(start, end, color=_LEVELS[block], linewidth=0)
         axes.annotate(
-            f"blocks of {block}",
-            ((start + end) / 2, 0.03),
+            f"blocks of {block} x {block}" if block > 1 else "single pixels",
+            (np.sqrt(max(start, _FROM / 2) * end), 0.03),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="bottom",
@@ -150,8 +153,8 @@ def draw_levels(axes: Axes, frames: list[Frame]) -> None:
 
 
 def chosen(frames: list[Frame], count: int) -> list[Frame]:
-    """Frames spread evenly over the logarithm of the queries, the first and the last among them."""
-    wanted = np.geomspace(frames[0].queries, frames[-1].queries, count)
+    """Frames spread evenly over the logarithm of the queries, up to the last one."""
+    wanted = np.geomspace(min(_FROM, frames[-1].queries), frames[-1].queries, count)
     asked = np.array([frame.queries for frame in frames])
     return [frames[int(np.abs(asked - want).argmin())] for want in wanted]
 
@@ -163,7 +166,7 @@ def show(axes: Axes, image: NDArray[np.floating], title: str, caption: str) -> N
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
     for spine in axes.spines.values():
-        spine.set_visible(False)
+        spine.set(visible=True, color=RULE)
 
 
 def perturbation(attack: Unfolded, frame: Frame) -> NDArray[np.floating]:
@@ -202,8 +205,9 @@ def losses_of(image: Image, label: int, grid: Grid) -> Callable[[list[Mask]], ND
 
     def values(sets: list[Mask]) -> NDArray[np.float64]:
         corners = [render(image, threat, Corner(grid, np.packbits(members).tobytes())) for members in sets]
-        padded = [*corners, *[corners[-1]] * (64 - len(corners))]  # one shape: then no value depends on the batch
-        losses, _, _ = threat.judge(oracle(np.stack(padded)), np.full(64, label))
+        corners += [corners[-1]] * (-len(corners) % _BATCH)  # one shape: then no value depends on the batch
+        scores = [oracle(np.stack(corners[start : start + _BATCH])) for start in range(0, len(corners), _BATCH)]
+        losses, _, _ = threat.judge(np.concatenate(scores), np.full(len(corners), label))
         return losses[: len(sets)]
 
     return values
@@ -257,7 +261,7 @@ def lazy(phases: list[Phases]) -> Figure:
         asked = getattr(phases[0], name)
         left.plot(range(1, len(asked) + 1), asked, color=colour)
         left.annotate(f"{name}: {asked[-1]:,}", (len(asked), asked[-1]), (-4, 4), textcoords="offset points", ha="right")
-    left.set(xlabel="blocks inserted", ylabel="values asked for", ylim=(0, None), xlim=(0, None))
+    left.set(xlabel="blocks inserted", ylabel="values asked for", ylim=(0, phases[0].naive[-1] * 1.15), xlim=(0, None))
     places = np.arange(len(phases))
     for shift, (name, colour) in zip((-0.2, 0.2), colours.items(), strict=True):
         right.bar(places + shift, [getattr(each, name)[-1] for each in phases], 0.4, color=colour, label=name)

@@ -46,6 +46,11 @@ steps.
 """
 
 
+def read() -> dict[str, Any]:
+    """What was measured here."""
+    return tomllib.loads(OURS.read_text())
+
+
 def page(ours: dict[str, Any]) -> str:
     """The whole page."""
     known = exhibits()
@@ -180,7 +185,7 @@ def taken(folder: Path) -> tuple[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--take", nargs="+", type=Path, default=[], metavar="RUN_FOLDER")
-    ours = tomllib.loads(OURS.read_text())
+    ours = read()
     for folder in parser.parse_args().take:
         name, measured = taken(folder)
         scale = [measured[key] for key in ("model", "images", "budget")]
