@@ -5,7 +5,7 @@ from parsimon import zoo
 
 images, labels = zoo.images()
 comparison = parsimon.compare(
-    "standard", images, labels, 4 / 255, ["parsimonious", "square", "random"], budget=60, at_most=12
+    "standard", images[:14], labels[:14], 4 / 255, ["parsimonious", "square", "random"], budget=60
 )
 print(comparison)
 

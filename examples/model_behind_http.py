@@ -19,7 +19,7 @@ class Service(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802  (as the standard library calls it)
+    def do_POST(self) -> None:
         pixels = np.frombuffer(self.rfile.read(int(self.headers["content-length"])), np.float32)
         body = json.dumps({"scores": network(pixels.reshape(-1, 3, 32, 32)).tolist()}).encode()
         self.send_response(200)
@@ -37,11 +37,13 @@ with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
 
     def classify(images: np.ndarray) -> Generator[Request, bytes, list[list[float]]]:
         body = yield Request(address, images.tobytes())
-        return json.loads(body)["scores"]
+        scores: list[list[float]] = json.loads(body)["scores"]
+        return scores
 
     images, labels = zoo.images()
     oracle = HttpOracle(classify, Pace(batch=8, in_flight=2))
     result = parsimon.attack(oracle, images[:4], labels[:4], eps=8 / 255, budget=60)
     print(result)
+    assert result.traffic is not None
     assert result.traffic.answered >= result.queries.sum()
     server.shutdown()

@@ -5,7 +5,7 @@ from parsimon import zoo
 from parsimon.report import figures
 
 images, labels = zoo.images()
-comparison = parsimon.compare("standard", images, labels, 4 / 255, ["parsimonious", "square"], budget=80, at_most=16)
+comparison = parsimon.compare("standard", images[:16], labels[:16], 4 / 255, ["parsimonious", "square"], budget=80)
 figure = figures.comparison_curves({"standard": comparison}, log=True)
 figures.save(figure, "curves.pdf")
 print("curves.pdf:", ", ".join(comparison.results))

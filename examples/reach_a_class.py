@@ -13,6 +13,8 @@ targets = np.where(labels == ship, airplane, ship)
 result = parsimon.attack("standard", images[:5], labels[:5], eps=16 / 255, targets=targets[:5], budget=400)
 print(result)
 for outcome in result.outcomes:
-    if outcome.success:
-        print(f"{CLASSES[labels[outcome.index]]} is seen as {CLASSES[outcome.predicted]}, {outcome.confidence:.0%} sure")
+    if outcome.predicted is not None:
+        print(
+            f"{CLASSES[labels[outcome.index]]} is seen as {CLASSES[outcome.predicted]}, {outcome.confidence:.0%} sure"
+        )
         assert outcome.predicted == targets[outcome.index]

@@ -74,14 +74,17 @@ def test_there_are_commands_to_look_at() -> None:
     assert {words[0] for _, words in TYPED} >= set(command.commands)
 
 
-@pytest.mark.parametrize(("page", "words"), TYPED, ids=lambda value: " ".join(value) if isinstance(value, list) else value)
+@pytest.mark.parametrize(
+    ("page", "words"), TYPED, ids=lambda value: " ".join(value) if isinstance(value, list) else value
+)
 def test_commands_are_understood(page: str, words: list[str]) -> None:
     """The real command takes the names, options and values; it is not run."""
     each: click.Command = command
     while isinstance(each, click.Group) and words:
         assert words[0] in each.commands, f"{page} has {words}"
         each, words = each.commands[words[0]], words[1:]
-    parsed = each.make_context(each.name, list(words))
+    # Under its parent: click remembers with a command how its help is asked for.
+    parsed = each.make_context(each.name, list(words), click.Context(command, **command.context_settings))
     settings = {name: value for name, value in parsed.params.items() if name in Spec.__dataclass_fields__}
     if "eps" in settings:  # as run and compare would
         attacks = parsed.params.get("attacks") or (parsed.params.get("attack"),)
@@ -136,7 +139,11 @@ def test_pages_that_are_made_from_code_are_up_to_date() -> None:
         ("a.html", '<img srcset="a.png 1x, https://e.example/b.png 2x">', ["https://e.example/b.png 2x"]),
         ("a.html", "<style>@import 'https://e.example/a.css';</style>", ["https://e.example/a.css"]),
         ("a.css", "p { background: url(//e.example/a.png) }", ["//e.example/a.png"]),
-        ("a.html", '<a href="https://example.org">a</a><link rel="canonical" href="https://x.example"><img src="a.png">', []),
+        (
+            "a.html",
+            '<a href="https://example.org">a</a><link rel="canonical" href="https://x.example"><img src="a.png">',
+            [],
+        ),
     ],
 )
 def test_what_a_site_loads_from_elsewhere_is_found(tmp_path: Path, name: str, text: str, found: list[str]) -> None:

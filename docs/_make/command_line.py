@@ -17,7 +17,9 @@ _WIDTH = 100
 def page() -> str:
     """The whole page."""
     head = ["# The command line", "", "What `parsimon COMMAND --help` says.", ""]
-    return "\n".join([*head, *_helps(command, click.Context(command, info_name="parsimon", **command.context_settings))])
+    return "\n".join(
+        [*head, *_helps(command, click.Context(command, info_name="parsimon", **command.context_settings))]
+    )
 
 
 def _helps(each: click.Command, context: click.Context) -> Iterator[str]:

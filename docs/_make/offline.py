@@ -65,7 +65,9 @@ def main(site: Path) -> None:
         sys.exit(f"{site} holds no site: build it with `make docs`")
     found = [f"{path.relative_to(site)} loads {place}" for path in files for place in loads(path)]
     if found:
-        sys.exit("\n".join([*found, "The site must be readable without a network: bring these along, or leave them out."]))
+        sys.exit(
+            "\n".join([*found, "The site must be readable without a network: bring these along, or leave them out."])
+        )
     print(f"{len(files)} files of {site} load nothing from elsewhere.")
 
 

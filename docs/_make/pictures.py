@@ -1,6 +1,6 @@
 """Draws the pictures of docs/algorithm.md, from attacks on the bundled network, and prints the numbers of its text.
 
-    python docs/_make/pictures.py [FOLDER]      # by default docs/pictures; it needs the extras onnx and plot
+python docs/_make/pictures.py [FOLDER]      # by default docs/pictures; it needs the extras onnx and plot
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def unfolding(attack: Unfolded) -> Figure:
 
 def draw_levels(axes: Axes, frames: list[Frame]) -> None:
     """Which level the attack is on, behind its curve."""
-    starts = {}
+    starts: dict[int, int] = {}
     for frame in frames:
         starts.setdefault(frame.grid.block, frame.queries)
     ends = [*list(starts.values())[1:], frames[-1].queries]
@@ -260,12 +260,16 @@ def lazy(phases: list[Phases]) -> Figure:
     for name, colour in colours.items():
         asked = getattr(phases[0], name)
         left.plot(range(1, len(asked) + 1), asked, color=colour)
-        left.annotate(f"{name}: {asked[-1]:,}", (len(asked), asked[-1]), (-4, 4), textcoords="offset points", ha="right")
+        left.annotate(
+            f"{name}: {asked[-1]:,}", (len(asked), asked[-1]), (-4, 4), textcoords="offset points", ha="right"
+        )
     left.set(xlabel="blocks inserted", ylabel="values asked for", ylim=(0, phases[0].naive[-1] * 1.15), xlim=(0, None))
     places = np.arange(len(phases))
     for shift, (name, colour) in zip((-0.2, 0.2), colours.items(), strict=True):
         right.bar(places + shift, [getattr(each, name)[-1] for each in phases], 0.4, color=colour, label=name)
-    right.set(xlabel="image", ylabel="values asked for", xticks=places, xticklabels=[str(place + 1) for place in places])
+    right.set(
+        xlabel="image", ylabel="values asked for", xticks=places, xticklabels=[str(place + 1) for place in places]
+    )
     right.legend(loc="upper right", ncols=2)
     right.set_ylim(0, max(each.naive[-1] for each in phases) * 1.2)
     return figure
@@ -276,6 +280,7 @@ def main(folder: Path) -> None:
     attack = unfolded()
     save(hierarchy(attack), folder / "hierarchy.png")
     save(unfolding(attack), folder / "unfolding.png")
+    print(f"loss {attack.frames[0].loss:.3f} at first")
     for block in sorted({frame.grid.block for frame in attack.frames}, reverse=True):
         last = [frame for frame in attack.frames if frame.grid.block == block][-1]
         print(f"blocks of {block}: loss {last.loss:.3f} after {last.queries:,} queries")
@@ -285,7 +290,7 @@ def main(folder: Path) -> None:
     for each in phases:
         print(
             f"lazy {each.lazy[-1]:,} values, {len(each.lazy)} blocks, loss {each.lazy_value:.4f}; naive "
-            f"{each.naive[-1]:,}, {len(each.naive)}, {each.naive_value:.4f}; asked again {each.again}, above {each.above}"
+            f"{each.naive[-1]:,}, {len(each.naive)}, {each.naive_value:.4f}; again {each.again}, above {each.above}"
         )
 
 
@@ -293,7 +298,8 @@ def right_ones(count: int) -> list[int]:
     """The first bundled images that the network classifies right."""
     images, labels = zoo.images()
     predicted = np.asarray(as_oracle("robust")(images[:64])).argmax(axis=1)
-    return np.flatnonzero(predicted == labels[:64])[:count].tolist()
+    numbers: list[int] = np.flatnonzero(predicted == labels[:64])[:count].tolist()
+    return numbers
 
 
 if __name__ == "__main__":

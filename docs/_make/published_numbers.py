@@ -36,13 +36,13 @@ Every number of the paper, and what parsimon measured of it, with what was run. 
 this page from the experiment files and from stored runs.
 
 **Read the scale first.** The paper's networks and numbers of images want a GPU for days. Only Table 1 and Figure 1 were
-run here on hundreds of images, on a smaller network, adversarially trained too; all of ImageNet is a first look at a few
-images, whose intervals say how little that is. What was not run says so. `parsimon reproduce NAME` runs an exhibit at any
-scale, the paper's included: [Reproduce the paper](guides/reproduce.md).
+run here on hundreds of images, on a smaller network, adversarially trained too; all of ImageNet is a first look at a
+few images, whose intervals say how little that is. What was not run says so. `parsimon reproduce NAME` runs an exhibit
+at any scale, the paper's included: [Reproduce the paper](guides/reproduce.md).
 
-In each pair of columns: **ours**, then the paper's. Success with its 95 % interval; mean and median queries of the successes; on
-NES's: mean queries over the images that NES fooled too. Ours ends at a success, PGD too; the paper counts all of PGD's
-steps.
+In each pair of columns: **ours**, then the paper's. Success with its 95 % interval; mean and median queries of the
+successes; on NES's: mean queries over the images that NES fooled too. Ours ends at a success, PGD too; the paper counts
+all of PGD's steps.
 """
 
 
@@ -84,11 +84,12 @@ def _run(run: Planned, ours: list[dict[str, Any]] | None, note: str | None) -> I
         yield from _table(run, {"fooled": {}})
         return
     for measured in ours:
-        yield (
-            f"Ours: {measured['model']} on {measured['data']}, {measured['images']:,} images, {measured['budget']:,} "
-            f"queries.\n"
-        )
+        yield f"Ours: {_conditions(measured)}, {measured['budget']:,} queries.\n"
         yield from _table(run, measured)
+
+
+def _conditions(measured: dict[str, Any]) -> str:
+    return f"{measured['model']} on {measured['data']}, {measured['images']:,} images"
 
 
 def _table(run: Planned, measured: dict[str, Any]) -> Iterator[str]:
@@ -130,8 +131,8 @@ def _ours(mine: dict[str, Any] | None, images: int) -> dict[str, str]:
 
 def _bars(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
-    yield f"The share of pixels that PGD changes by so much, in %. The paper: {run.network}, {run.protocol.images:,} images"
-    yield f"(its axis is broken: read off its labels). Ours: {ours['model']} on {ours['data']}, {ours['images']} images.\n"
+    yield "The share of pixels that PGD changes by so much, in %. The paper, whose axis is broken, so that its bars are"
+    yield f"read off their labels: {run.network}, {run.protocol.images:,} images. Ours: {_conditions(ours)}.\n"
     steps = range(-(len(exhibit.bars) - 1), len(exhibit.bars), 2)
     yield "| change, of 255 | " + " | ".join(map(str, steps)) + " |"
     yield "|---|" + "--:|" * len(exhibit.bars)
@@ -141,9 +142,8 @@ def _bars(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
 
 def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
-    yield f"The loss that each search reaches, minus PGD's. The paper ({run.network}, {run.protocol.images} images) has a"
-    yield "picture: greedy insertion near PGD, local search slightly above. Ours:"
-    yield f"{ours['model']} on {ours['data']}, {ours['images']} images.\n"
+    yield "The loss that each search reaches, minus PGD's. The paper has a picture: greedy insertion near PGD, local"
+    yield f"search slightly above ({run.network}, {run.protocol.images:,} images). Ours: {_conditions(ours)}.\n"
     yield "| search | mean | lowest | highest | above PGD | queries an image |"
     yield "|---|--:|--:|--:|--:|--:|"
     for name, row in ours["searches"].items():
@@ -154,7 +154,7 @@ def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
 
 def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "## Later attacks, as published elsewhere\n"
-    yield "ImageNet, untargeted, eps 0.05, at most 10,000 queries, as in the paper of Square (Andriushchenko and others, 2020)."
+    yield "ImageNet, untargeted, eps 0.05, at most 10,000 queries, as in the paper of Square."
     yield f"{_NOT_RUN.capitalize()} at that scale; the same attacks on the bundled network are in"
     yield "[the paper's table beside ours](rivals.md#their-successors).\n"
     yield "| network | attack | success, % | mean | median |"
