@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs clean
+.PHONY: demo test test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -56,7 +56,13 @@ bench-throughput: $(VENV)/.peers  ## how long an evaluation takes, beside the pe
 	$(BIN)/python benchmarks/throughput.py
 
 docs: $(VENV)/.docs  ## the documentation, into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/_make/offline.py site
+
+pages: $(VENV)/.test  ## the pages and pictures of the documentation that are made from code and stored runs
+	$(BIN)/python docs/_make/command_line.py
+	$(BIN)/python docs/_make/published_numbers.py
+	$(BIN)/python docs/_make/pictures.py
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,34 @@
+"""An attack of your own: a generator about one image, which is then held to the contract and compared."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import parsimon
+from parsimon import zoo
+from parsimon.blocks import first_grid
+from parsimon.protocol import Ask, Corners, Scene, Search
+from parsimon.testing import check_attack
+
+
+@dataclass(frozen=True)
+class CoinFlips(parsimon.Attack):
+    """Flip some random blocks, and keep what raises the loss."""
+
+    share: float = 0.1
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        grid = first_grid(scene.shape)
+        best = rng.random(grid.count) < 0.5
+        highest = (yield Ask(Corners(grid, best))).loss[0]
+        while True:
+            candidate = best ^ (rng.random(grid.count) < self.share)
+            loss = (yield Ask(Corners(grid, candidate))).loss[0]
+            if loss > highest:
+                best, highest = candidate, loss
+
+
+check_attack(CoinFlips())
+
+images, labels = zoo.images()
+print(parsimon.compare("standard", images[:12], labels[:12], 8 / 255, [CoinFlips(), "random"], budget=60))
