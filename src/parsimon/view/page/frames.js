@@ -42,7 +42,7 @@ function paint(canvas, side, valueAt, step) {
   pen.drawImage(sheet, 0, 0, canvas.width, canvas.height);
   if (!step) return;
   const size = step.block * scale;
-  pen.strokeStyle = "rgb(255 255 255 / 28%)";
+  pen.strokeStyle = "rgb(128 128 128 / 60%)";
   pen.lineWidth = Math.max(1, Math.round(scale / 12));
   pen.beginPath();
   for (let at = size; at < canvas.width; at += size) {
