@@ -257,8 +257,7 @@ def test_lazy_greedy_asks_for_no_set_twice(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lazy_greedy_picks_what_apricot_picks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # read when apricot is first imported; compiling takes longer
+def test_lazy_greedy_picks_what_apricot_picks(seed: int) -> None:
     apricot = pytest.importorskip("apricot")
     similarity = random_similarity(25, seed)
     theirs = apricot.FacilityLocationSelection(12, metric="precomputed", optimizer="lazy").fit(similarity)

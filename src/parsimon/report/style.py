@@ -79,7 +79,7 @@ class Mark(NamedTuple):
 
 
 _SOLID, _LONG, _DOTTED, _MIXED = (), (4.0, 1.2), (1.0, 1.0), (4.0, 1.2, 1.0, 1.2)
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666", "#9467BD")
 _DASHES = (_SOLID, _LONG, _MIXED, _DOTTED)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", "*", ">", "d", "h", "8")
 # Each colour with one dash and marker, and again with other ones: so many attacks can be told apart.
@@ -88,7 +88,7 @@ _MARKS = tuple(
     for turn in range(4)
     for number, colour in enumerate(_COLOURS)
 )
-_KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners")
+_KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift")
 
 
 def marks(names: Collection[str]) -> dict[str, Mark]:
