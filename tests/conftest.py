@@ -17,9 +17,6 @@ from playwright.sync_api import sync_playwright
 from page import chromium
 from parsimon import zoo
 
-# Read when numba is first imported, by two of the libraries that tests compare with; compiling takes longer than it saves.
-os.environ["NUMBA_DISABLE_JIT"] = "1"
-
 # Whatever a shell starts in the background ignores Ctrl-C, and so does all that it starts in turn; tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -287,8 +287,8 @@ def test_an_attack_has_the_same_mark_in_every_figure_and_shares_it_with_none() -
     assert len({together[name].colour for name in own}) == len(own)
     assert all(marks([name])[name] == together[name] for name in own)
     assert marks(["mine", "NES"])["mine"] == marks(["mine"])["mine"]  # unless its colour is taken
-    with pytest.raises(InputError, match="28 names apart; got 29"):
-        marks([str(number) for number in range(29)])
+    with pytest.raises(InputError, match="32 names apart; got 33"):
+        marks([str(number) for number in range(33)])
     with pytest.raises(InputError, match="at least one attack"):
         figures.success_curves({}, BUDGET)
 

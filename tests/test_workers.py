@@ -82,7 +82,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_worker_that_hangs(other: Run) -> No
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.5)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 1, out + err
+    assert process.returncode == 130, out + err
     wait_until_gone(process.pid)
 
 
