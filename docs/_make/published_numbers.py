@@ -154,7 +154,7 @@ def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
 
 def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "## Later attacks, as published elsewhere\n"
-    yield "ImageNet, untargeted, eps 0.05, at most 10,000 queries, as in the paper of Square."
+    yield "ImageNet, untargeted, eps 0.05, at most 10,000 queries: headline results of later papers."
     yield f"{_NOT_RUN.capitalize()} at that scale; the same attacks on the bundled network are in"
     yield "[the paper's table beside ours](rivals.md#their-successors).\n"
     yield "| network | attack | success, % | mean | median |"
