@@ -141,18 +141,19 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             calls = allow_until(workplace, 12, 2)
             visitor.state("running")
             visitor.wait("document.querySelectorAll('.card').length >= 1")
-            cards = visitor.page.locator(".card").count()
             visitor.page.locator(".card").last.evaluate("card => (card.mark = true)")
             shown = runs.load(Path("run")).results["Parsimonious"]
             fooled = sum(each.success for each in shown.outcomes)
-            visitor.wait(f"document.querySelector('.counts').textContent.includes('{fooled} fooled')")
+            visitor.wait(
+                f"parseInt(document.querySelector('.counts').textContent.split(' \N{MIDDLE DOT} ')[1]) >= {fooled}"
+            )
             height = "Number(document.querySelector('.plot .line').getAttribute('points').split(',').at(-1))"
-            before = visitor.page.evaluate(height)
+            cards, before = visitor.page.evaluate(f"[document.querySelectorAll('.card').length, {height}]")
 
             calls = allow_until(workplace, calls, cards + 2)
             visitor.wait(f"document.querySelectorAll('.card').length > {cards}")
+            visitor.wait(f"{height} < {before}")  # the curve has grown
             assert visitor.page.locator(".card").last.evaluate("card => card.mark")  # it is the same card
-            assert visitor.page.evaluate(height) < before  # the curve has grown
             # The newest first.
             places = visitor.page.locator(".card .about").all_text_contents()
             newest = runs.Reading(Path("run")).refresh()
