@@ -239,6 +239,7 @@ def test_a_path_that_leaves_the_run_is_refused_and_opens_no_file(viewer: Viewer,
 def test_a_picture_that_the_run_does_not_have_opens_no_file_but_the_runs(
     viewer: Viewer, folder: Path, path: str
 ) -> None:
+    ask(viewer, "/state?after=0")  # the run's data are read once
     with FILES.heard() as opened:
         assert ask(viewer, path).status == 404
     assert opened  # or else nothing was seen
