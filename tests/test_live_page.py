@@ -91,7 +91,7 @@ def picture(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+def stage(tmp_path: Path) -> Path:
     random = np.random.default_rng(1)
     weights = random.normal(size=(192, 10)).astype(np.float32)
     images = (random.integers(0, 256, (12, 3, 8, 8)) / 255).astype(np.float32)
@@ -117,10 +117,10 @@ def allow_until(place: Path, calls: int, ended: int) -> int:
 
 
 def test_a_run_is_watched_from_before_its_beginning_to_its_end(
-    browser: Any, workplace: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Any, stage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(workplace)
-    allow(workplace, 0)
+    monkeypatch.chdir(stage)
+    allow(stage, 0)
     options = ["--model", "gated:build", "--data", "data.npz", "--eps", "0.05", "--budget", "200", "--batch-size", "4"]
     command = [sys.executable, "-m", "parsimon"]
     started = []
@@ -138,7 +138,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             assert "parsimon run --out run" in visitor.text(".words")
 
             first = start("run", *options, "--out", "run")
-            calls = allow_until(workplace, 12, 2)
+            calls = allow_until(stage, 12, 2)
             visitor.state("running")
             visitor.wait("document.querySelectorAll('.card').length >= 1")
             visitor.page.locator(".card").last.evaluate("card => (card.mark = true)")
@@ -150,7 +150,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             height = "Number(document.querySelector('.plot .line').getAttribute('points').split(',').at(-1))"
             cards, before = visitor.page.evaluate(f"[document.querySelectorAll('.card').length, {height}]")
 
-            calls = allow_until(workplace, calls, cards + 2)
+            calls = allow_until(stage, calls, cards + 2)
             visitor.wait(f"document.querySelectorAll('.card').length > {cards}")
             visitor.wait(f"{height} < {before}")  # the curve has grown
             assert visitor.page.locator(".card").last.evaluate("card => card.mark")  # it is the same card
@@ -160,13 +160,13 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             assert places[-1].endswith(f"image {newest[0][1].index}")
 
             first.send_signal(signal.SIGINT)
-            allow(workplace, calls + 1)
+            allow(stage, calls + 1)
             assert first.wait(60) == 130
             visitor.state("paused")
             assert "parsimon resume run" in visitor.text(".words")
             visitor.page.locator(".results caption").wait_for()
 
-            allow(workplace, 10**6)
+            allow(stage, 10**6)
             assert start("resume", "run").wait(60) == 0
             visitor.state("finished")
             visitor.wait("document.querySelectorAll('.card').length === 12")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,15 +53,10 @@ class Grid:
         """The image's pixels (channels, rows, columns) that a set of blocks covers."""
         return members[self._tables.block_of_pixel].reshape(self.shape)
 
-    def pixels_of(self, blocks: NDArray[np.intp]) -> tuple[PixelIndex, NDArray[np.intp]]:
-        """The flat pixel numbers that these blocks cover, block after block, and how many each block covers."""
-        tables = self._tables
-        lengths = tables.lengths[blocks]
-        if tables.uniform:
-            return tables.pixels.reshape(self.count, -1)[blocks].reshape(-1), lengths
-        # The ranges starts[i] .. starts[i] + lengths[i], one after another.
-        skips = tables.starts[blocks] - (np.cumsum(lengths) - lengths)
-        return tables.pixels[np.repeat(skips, lengths) + np.arange(lengths.sum())], lengths
+    @property
+    def pixels_by_block(self) -> tuple[PixelIndex, NDArray[np.intp]]:
+        """The flat pixel numbers that the blocks cover, block after block, and how many each block covers."""
+        return self._tables.pixels, self._tables.lengths
 
     @property
     def words(self) -> list[int]:
@@ -79,12 +74,7 @@ class _Tables:
 
     block_of_pixel: NDArray[np.intp]
     pixels: PixelIndex
-    starts: NDArray[np.intp]
     lengths: NDArray[np.intp]
-
-    @cached_property
-    def uniform(self) -> bool:
-        return bool((self.lengths == self.lengths[0]).all())
 
 
 @lru_cache(maxsize=32)
@@ -96,7 +86,7 @@ def _tables(grid: Grid) -> _Tables:
     block_of_pixel = (in_channel * channels + np.arange(channels)[:, None, None]).reshape(-1)
     lengths = np.bincount(block_of_pixel, minlength=grid.count)
     pixels = np.argsort(block_of_pixel, kind="stable")
-    return _Tables(block_of_pixel, pixels, np.cumsum(lengths) - lengths, lengths)
+    return _Tables(block_of_pixel, pixels, lengths)
 
 
 @lru_cache(maxsize=32)

@@ -176,7 +176,7 @@ class _Atlas:
         """The number of a grid's first block."""
         if grid not in self._first:
             self._first[grid] = len(self._starts)
-            pixels, lengths = grid.pixels_of(np.arange(grid.count))
+            pixels, lengths = grid.pixels_by_block
             starts = len(self._pixels) + np.cumsum(lengths) - lengths
             self._pixels = np.concatenate([self._pixels, pixels])
             self._starts = np.concatenate([self._starts, starts])
