@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class InTurns:
     def __init__(self, oracle: Oracle, batch_size: int) -> None:
         self.namespace, self.device, self.fixed_batch = oracle.namespace, oracle.device, oracle.fixed_batch
         self._oracle = oracle
-        self._last: NDArray[np.float32]
+        self._shown: deque[NDArray[np.float32]] = deque()
         self._rows_before = self._filled = 0
         self._buffer: NDArray[np.float32] | None = None
         self._batch_size = batch_size
@@ -40,13 +41,13 @@ class InTurns:
         self.bare_rows = 0
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        self._last = images
+        self._shown.append(images)
         return self._oracle(images)
 
     def show_again(self, step: Step) -> None:
-        """Collect the rows of the last call that a search asked for; show them when they fill a batch."""
+        """Collect the rows of a call that a search asked for; show them when they fill a batch."""
         began = time.perf_counter()
-        rows = self._last[: step.tally.rows - self._rows_before]
+        rows = self._shown.popleft()[: step.tally.rows - self._rows_before]
         self._rows_before = step.tally.rows
         if self._buffer is None:
             self._buffer = np.empty((self._batch_size, *rows.shape[1:]), np.float32)
@@ -100,7 +101,7 @@ def main() -> None:
     for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
         measure("bundled network", name, as_oracle(zoo.path("robust")), 64, 8 / 255, 300)
     if not sys.argv[1:]:
-        measure("perceptron", "parsimonious", perceptron(), 256, 1 / 255, 1000)
+        measure("perceptron", "parsimonious", perceptron(), 128, 1 / 255, 1000)
 
 
 if __name__ == "__main__":

@@ -94,12 +94,15 @@ class Run(RunFolder):
     def shown(self) -> Counter[str]:
         return Counter(row for _, rows in self.calls for row in rows)
 
-    def last_calls(self, count: int = 1) -> Counter[str]:
-        """The rows of the last calls of each process, and so what may have been asked again if it was killed."""
+    def last_calls(self, ahead: int = 1) -> Counter[str]:
+        """The rows of the last calls of each process, and so what may have been asked again if it was killed.
+
+        Those are what it was asked for ahead, and one more: an answer is told when the next call is over.
+        """
         of_each = defaultdict(list)
         for process, rows in self.calls:
             of_each[process].append(rows)
-        return Counter(row for calls in of_each.values() for rows in calls[-count:] for row in rows)
+        return Counter(row for calls in of_each.values() for rows in calls[-ahead - 1 :] for row in rows)
 
     def assert_same(self, whole: Run, again: Counter[str]) -> None:
         """The results of the other, and nothing asked twice but what may have been in work at a kill.

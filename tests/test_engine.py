@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -430,3 +431,59 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         if batch_size == 1:  # else points after a success are shown too, and not counted
             assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)
         assert resumed.tally.queries == sum(outcome.queries for outcome in after.values())
+
+
+@dataclass(frozen=True)
+class Patient(Attack):
+    """Tells where its searches run, and lets none go on before the model has been called so often."""
+
+    calls: int
+    called: threading.Semaphore
+    threads: set[int] = field(default_factory=set)
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        yield Ask(Images(scene.image[None]))
+        self.threads.add(threading.get_ident())
+        if scene.index == 0:
+            for _ in range(self.calls):
+                assert self.called.acquire(timeout=30), "the model was not called meanwhile"
+        yield Ask(Images(scene.image[None]))
+
+
+def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_given_in() -> None:
+    called, callers = threading.Semaphore(0), set()
+
+    class Network(CallableOracle):
+        def __call__(self, images: Any) -> Any:
+            callers.add(threading.get_ident())
+            called.release()
+            return super().__call__(images)
+
+    attack = Patient(2, called)  # the first batch is told of during the second call
+    images = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
+    engine = Engine(attack, Network(brightness), Threat(0.1, loss="margin"), budget=9, batch_size=4)
+    assert [outcome.ended for outcome in engine.run(images)] == ["exhausted"] * 8
+    assert callers == {threading.get_ident()}
+    assert attack.threads
+    assert not attack.threads & callers
+
+
+@pytest.mark.parametrize("failing", [2, 3, 6])
+def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing: int) -> None:
+    calls = 0
+
+    def network(images: NDArray[np.float32]) -> NDArray[np.float64]:
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise RuntimeError("out of memory")
+        return brightness(images)
+
+    attack = Scripted((grey(0.1), grey(0.2), grey(0.3)))
+    tasks = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
+    engine = Engine(attack, CallableOracle(network), Threat(0.75, loss="margin"), budget=9, batch_size=4)
+    steps: list[int] = []
+    with pytest.raises(ModelError, match="out of memory"):
+        list(engine.run(tasks, lambda step: steps.append(len(step.told))))
+    assert len(steps) == failing - 1
+    assert engine.tally.queries == 4 * (failing - 1)

@@ -6,11 +6,13 @@ order in which batches are filled change nothing in its result.
 
 from __future__ import annotations
 
-from collections import deque
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from itertools import chain, islice
+from functools import partial
+from itertools import islice
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,22 +21,8 @@ from numpy.typing import NDArray
 
 from parsimon.canvas import Canvas
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line
-from parsimon.protocol import (
-    Ask,
-    Attack,
-    Ended,
-    GradientOracle,
-    Oracle,
-    Outcome,
-    Point,
-    RemoteModel,
-    Reply,
-    Scene,
-    Search,
-    Task,
-    Told,
-    Traffic,
-)
+from parsimon.flights import Answered, Batch, Flights, Turn
+from parsimon.protocol import Attack, GradientOracle, Oracle, Outcome, RemoteModel, Scene, Task, Told, Traffic
 from parsimon.threat import Threat
 
 
@@ -73,75 +61,8 @@ class Step(NamedTuple):
     told: list[Told]  # to the searches that go on; what ended was yielded before
 
 
-class _Flight:
-    """One image in work."""
-
-    __slots__ = (
-        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "search", "sent", "told"),
-        *("uncharged", "wanted"),
-    )
-
-    def __init__(self, task: Task, place: int, search: Search) -> None:
-        self.index, self.goal, self.place, self.search = task.index, task.goal, place, search
-        self.queries = self.uncharged = self.outside = self.gradients = 0
-        self.ask: Ask
-        self.wanted = self.sent = 0  # of the asked points: how many the budget allows, how many were shown
-        self.told: list[Told] = []  # of those points
-
-    def proceed(self, reply: Reply | None, budget: int) -> Ended | None:
-        """Hand the search its reply and take its next question; how it ended if there is none."""
-        try:
-            self.ask = next(self.search) if reply is None else self.search.send(reply)
-        except StopIteration:
-            return "exhausted"
-        size = self.ask.points.size
-        if not size:
-            raise InputError("the attack asks for no image at all: a question must have at least one point")
-        self.wanted = min(size, budget - self.queries) if self.ask.charged else size
-        self.sent = 0
-        self.told.clear()
-        return None if self.wanted else "budget"
-
-    def outcome(
-        self,
-        ended: Ended,
-        predicted: int | None = None,
-        point: Point | None = None,
-        confidence: float | None = None,
-    ) -> Outcome:
-        return Outcome(
-            self.index,
-            ended == "success",
-            self.queries,
-            ended,
-            self.uncharged,
-            self.outside,
-            self.gradients,
-            predicted,
-            point,
-            confidence,
-        )
-
-
-class _Evaluated(NamedTuple):
-    """What the model and the threat say of a batch's rows."""
-
-    scores: NDArray[Any]
-    losses: NDArray[np.float64]
-    wins: NDArray[np.bool_]
-    predicted: NDArray[np.intp]
-    outside: NDArray[np.bool_] | None  # None: none is
-    gradients: NDArray[np.float32] | None  # None: none was asked for
-
-    def told(self, flight: _Flight, start: int, stop: int) -> Told:
-        """What a flight is told of its rows."""
-        gradient = self.gradients[start:stop] if flight.ask.gradient and self.gradients is not None else None
-        outside = 0 if self.outside is None else int(np.count_nonzero(self.outside[start:stop]))
-        return Told(flight.index, self.losses[start:stop], gradient, outside)
-
-
+_SWITCH_SECONDS = 1e-4
 Answer = TypeVar("Answer")
-_Part = tuple[_Flight, int, int]  # the points start .. stop of what a flight asks
 
 
 class Engine:
@@ -195,140 +116,70 @@ class Engine:
         """As `run`, with a step after each model call. A None among the tasks: there is none for now, go on without."""
         waiting = iter(tasks)
         places = list(islice(waiting, self._in_flight))
-        first = [task for task in places if task is not None]
-        if not first:
+        arrivals = [task for task in places if task is not None]
+        if not arrivals or self.stopped:
             return
-        canvas = Canvas(self._scene(first[0]).shape, len(places), self.threat, self._oracle)
-        free = list(range(len(places)))
-        waiting = chain(first, waiting)
-        del places, first
-        ready: deque[_Flight] = deque()  # flights with points to show
-        while not self.stopped:
-            while free and (task := next(waiting, None)) is not None:
-                flight = self._start(task, free.pop(), canvas)
-                ended = flight.proceed(None, self._budget)
-                outcome = flight.outcome(ended) if ended else self._retell(flight, task.told)
-                if outcome is None:
-                    ready.append(flight)
-                else:
-                    free.append(flight.place)
-                    yield self._land(outcome)
-            if not ready:
-                return
-            parts = self._take(ready)
-            step = Step(self.tally, [])
-            for flight, told, outcome in self._show(canvas, parts):
-                if outcome is None:
-                    ready.append(flight)
-                    step.told.append(told)
-                else:
-                    free.append(flight.place)
-                    yield self._land(outcome)
-            yield step
-        for flight in ready:
-            yield flight.outcome("interrupted")
+        flights = self._flights(self._scene(arrivals[0]).shape, len(places))
+        del places
+        batch: Batch | None = None  # to show
+        answered: Answered | None = None  # the one before, to tell
+        with _beside_the_model(self._oracle) as beside:
+            while batch or answered or arrivals:
+                # While the model looks at a batch, the searches are told of the one before, and the next one is drawn.
+                work = partial(flights.turn, answered, arrivals, full=batch is not None)
+                done = beside(work) if batch else work
+                told, answered, failure = answered, None, None
+                if batch:
+                    try:
+                        answered = self._show(batch)
+                    except Exception as error:  # raised when what was answered before has been yielded
+                        failure = error
+                turn = done()
+                yield from self._news(turn, told)
+                if failure is not None:
+                    raise failure
+                if self.stopped:
+                    yield from self._news(flights.turn(answered, [], full=True), answered)
+                    yield from flights.interrupted()
+                    return
+                batch = turn.batch
+                arrivals = _arriving(waiting, turn.free)
 
-    def _start(self, task: Task, place: int, canvas: Canvas) -> _Flight:
-        canvas.place(place, task.image)
-        rng = np.random.default_rng([self._seed, task.index])
-        return _Flight(task, place, self._attack.search(self._scene(task), rng))
+    def _flights(self, shape: tuple[int, int, int], places: int) -> Flights:
+        return Flights(
+            Canvas(shape, places, self.threat, self._oracle),
+            lambda task: self._attack.search(self._scene(task), np.random.default_rng([self._seed, task.index])),
+            self.threat,
+            places=places,
+            budget=self._budget,
+            batch_size=self._batch_size,
+            fixed_batch=self._oracle.fixed_batch,
+        )
 
     def _scene(self, task: Task) -> Scene:
         return Scene(task.index, task.image, self.threat, self._budget)
 
-    def _take(self, ready: deque[_Flight]) -> list[_Part]:
-        """The points for the next batch, first come, first served."""
-        parts: list[_Part] = []
-        room = self._batch_size
-        while ready and room:
-            flight = ready.popleft()
-            start = flight.sent
-            flight.sent = stop = min(flight.wanted, start + room)
-            room -= stop - start
-            parts.append((flight, start, stop))
-        return parts
+    def _show(self, batch: Batch) -> Answered:
+        rows = len(batch.goals)
+        if self._attack.white_box and batch.wants_gradients:
+            return Answered(batch, *self._pull_back(batch.images, batch.goals))
+        with self._counting_traffic():
+            return Answered(batch, scores_of(self._oracle, batch.images)[:rows])
 
-    def _show(self, canvas: Canvas, parts: list[_Part]) -> Iterator[tuple[_Flight, Told, Outcome | None]]:
-        """Show the parts to the model.
-
-        Each flight with what it is told, and with its outcome, or None where it has more to ask.
-        """
-        evaluated = self._evaluate(canvas, parts)
-        hits = deque(np.flatnonzero(evaluated.wins).tolist())
-        row = 0
-        for flight, start, stop in parts:
-            end = row + stop - start
-            first = None
-            while hits and hits[0] < end:
-                hit = hits.popleft()
-                if first is None and evaluated.losses[hit] >= flight.ask.eligible_from:
-                    first = hit
-            stop_row = end if first is None else first + 1
-            told = evaluated.told(flight, row, stop_row)
-            self._count(flight, told)
-            if first is None:
-                yield flight, told, self._answer(flight, told)
-            else:
-                point = flight.ask.points.point(start + first - row)
-                (confidence,) = self.threat.confidence(evaluated.scores[first : first + 1])
-                yield flight, told, flight.outcome("success", int(evaluated.predicted[first]), point, float(confidence))
-            row = end
-
-    def _retell(self, flight: _Flight, told: Told | None) -> Outcome | None:
-        """Tell a search what it was told before an interruption."""
-        if told is None:
-            return None
-        outcome = None
-        loss, gradient = told.loss, told.gradient
-        flight.outside = told.outside
-        while outcome is None and len(loss):
-            flight.sent = points = min(flight.wanted, len(loss))
-            of_these = None
-            if flight.ask.gradient and gradient is not None:
-                of_these, gradient = gradient[:points], gradient[points:]
-            part = Told(flight.index, loss[:points], of_these, 0)
-            loss = loss[points:]
-            self._count(flight, part)
-            outcome = self._answer(flight, part)
-        return outcome
-
-    def _answer(self, flight: _Flight, told: Told) -> Outcome | None:
-        flight.told.append(told)
-        if flight.sent < flight.wanted:
-            return None
-        if flight.wanted < flight.ask.points.size:
-            return flight.outcome("budget")
-        ended = flight.proceed(_joined(flight.told), self._budget)
-        return flight.outcome(ended) if ended else None
-
-    def _evaluate(self, canvas: Canvas, parts: list[_Part]) -> _Evaluated:
-        goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
-        rows = len(goals)
-        shown = self._batch_size if self._oracle.fixed_batch else rows
-        drawing = [(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts]
-        batch, outside = canvas.draw(drawing, shown)
-        gradients = None
-        if self._attack.white_box and any(flight.ask.gradient for flight, _, _ in parts):
-            scores, gradients = self._pull_back(batch, goals)
-        else:
-            with self._counting_traffic():
-                scores = scores_of(self._oracle, batch)[:rows]
-        with np.errstate(invalid="ignore"):  # said in a sentence below
-            losses, wins, predicted = self.threat.judge(scores, goals)
-        if np.isnan(losses).any():
-            indices = [flight.index for flight, start, stop in parts for _ in range(start, stop)]
-            bad = indices[int(np.isnan(losses).argmax())]
-            raise ModelError(
-                f"the model returned infinite or NaN scores for a point near image {bad}; "
-                "a classifier must return numbers"
-            )
-        if outside is not None:
-            outside = outside[:rows]
-            wins &= ~outside
-        self.tally.rows += rows
-        self.tally.padding += shown - rows
-        self.tally.calls += 1
-        return _Evaluated(scores, losses, wins, predicted, outside, gradients)
+    def _news(self, turn: Turn, answered: Answered | None) -> Iterator[Outcome | Step]:
+        """Count what has come of a turn, and tell of it."""
+        self.tally.queries += turn.queries
+        if answered is not None:
+            images, rows = len(answered.batch.images), len(answered.batch.goals)
+            self.tally.rows += rows
+            self.tally.padding += images - rows
+            self.tally.calls += 1
+        for outcome in turn.ended:
+            self.tally.ended += 1
+            self.tally.successes += outcome.success
+            yield outcome
+        if answered is not None:
+            yield Step(self.tally, turn.told)
 
     @contextmanager
     def _counting_traffic(self) -> Iterator[None]:
@@ -356,29 +207,35 @@ class Engine:
         scores, gradients = _answered(lambda: oracle.pull_back(batch, slope), batch)
         return _checked_scores(scores, len(batch))[:rows], gradients[:rows]
 
-    def _count(self, flight: _Flight, told: Told) -> None:
-        """Count the points that a search is told of."""
-        points = len(told.loss)
-        if flight.ask.charged:
-            flight.queries += points
-            self.tally.queries += points
-        else:
-            flight.uncharged += points
-        flight.outside += told.outside
-        flight.gradients += 0 if told.gradient is None else points
 
-    def _land(self, outcome: Outcome) -> Outcome:
-        self.tally.ended += 1
-        self.tally.successes += outcome.success
-        return outcome
+def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:
+    arrivals: list[Task] = []
+    while len(arrivals) < places and (task := next(waiting, None)) is not None:
+        arrivals.append(task)
+    return arrivals
 
 
-def _joined(parts: list[Told]) -> Reply:
-    """What was told of the parts of a question as the reply to all of it."""
-    if len(parts) == 1:
-        return Reply(parts[0].loss, parts[0].gradient)
-    gradients = [part.gradient for part in parts if part.gradient is not None]
-    return Reply(np.concatenate([part.loss for part in parts]), np.concatenate(gradients) if gradients else None)
+Work = Callable[[], Turn]
+
+
+@contextmanager
+def _beside_the_model(oracle: Oracle) -> Iterator[Callable[[Work], Work]]:
+    """How to begin work that is done while the model is called; it gives what waits for the work's result.
+
+    The model stays in the thread that it was given in, since a framework binds some of its state to that. Where images
+    lie on an accelerator, the work is left for after the call: it draws there, and calls of two threads have no order.
+    """
+    if str(oracle.device) != "cpu":
+        yield lambda work: work
+        return
+    interval = sys.getswitchinterval()
+    # A model that comes back from a long computation for the next one must not wait for all of the work.
+    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            yield lambda work: pool.submit(work).result
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:

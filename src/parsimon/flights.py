@@ -1,0 +1,275 @@
+"""The images in work: what their searches ask is drawn in batches, and what the model says of a batch is told to them.
+
+Nothing here calls the model, so that all of it can be done beside a call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.canvas import Canvas
+from parsimon.errors import InputError, ModelError
+from parsimon.protocol import Ask, Ended, Outcome, Point, Reply, Search, Task, Told
+from parsimon.threat import Threat
+
+
+class _Flight:
+    """One image in work."""
+
+    __slots__ = (
+        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "search", "sent", "told"),
+        *("uncharged", "wanted"),
+    )
+
+    def __init__(self, task: Task, place: int, search: Search) -> None:
+        self.index, self.goal, self.place, self.search = task.index, task.goal, place, search
+        self.queries = self.uncharged = self.outside = self.gradients = 0
+        self.ask: Ask
+        self.wanted = self.sent = 0  # of the asked points: how many the budget allows, how many were shown
+        self.told: list[Told] = []  # of those points, while more of them are to be shown
+
+    def proceed(self, reply: Reply | None, budget: int) -> Ended | None:
+        """Hand the search its reply and take its next question; how it ended if there is none."""
+        try:
+            self.ask = ask = next(self.search) if reply is None else self.search.send(reply)
+        except StopIteration:
+            return "exhausted"
+        size = ask.points.size
+        if not size:
+            raise InputError("the attack asks for no image at all: a question must have at least one point")
+        self.wanted = min(size, budget - self.queries) if ask.charged else size
+        self.sent = 0
+        self.told.clear()
+        return None if self.wanted else "budget"
+
+    def count(self, told: Told) -> int:
+        """Count the points that the search is told of; how many of them are charged."""
+        points = len(told.loss)
+        self.outside += told.outside
+        self.gradients += 0 if told.gradient is None else points
+        if self.ask.charged:
+            self.queries += points
+            return points
+        self.uncharged += points
+        return 0
+
+    def answer(self, told: Told, budget: int) -> Ended | None:
+        """Tell the search of points that were shown, once all that the budget allows were; how it ended if it did."""
+        self.told.append(told)
+        if self.sent < self.wanted:
+            return None
+        if self.wanted < self.ask.points.size:
+            return "budget"
+        return self.proceed(_joined(self.told), budget)
+
+    def outcome(
+        self,
+        ended: Ended,
+        predicted: int | None = None,
+        point: Point | None = None,
+        confidence: float | None = None,
+    ) -> Outcome:
+        return Outcome(
+            self.index,
+            ended == "success",
+            self.queries,
+            ended,
+            self.uncharged,
+            self.outside,
+            self.gradients,
+            predicted,
+            point,
+            confidence,
+        )
+
+
+_Part = tuple[_Flight, int, int]  # the points start .. stop of what a flight asks
+
+
+class Batch(NamedTuple):
+    """Images to show to the model: those of the parts one after another, then what keeps the batch's shape."""
+
+    parts: list[_Part]
+    images: Any
+    goals: NDArray[np.intp]  # of the parts' images
+    outside: NDArray[np.bool_] | None  # which of those lie outside their balls; None: none does
+
+    @property
+    def wants_gradients(self) -> bool:
+        return any(flight.ask.gradient for flight, _, _ in self.parts)
+
+
+class Answered(NamedTuple):
+    """What the model says of the images of a batch's parts."""
+
+    batch: Batch
+    scores: NDArray[Any]
+    gradients: NDArray[np.float32] | None = None
+
+
+class Turn(NamedTuple):
+    """What has come of a turn."""
+
+    ended: list[Outcome]
+    told: list[Told]  # to searches that go on
+    queries: int  # charged
+    batch: Batch | None  # to show next
+    free: int  # places for other images
+
+
+class Flights:
+    """All images in work, at most as many as there are places."""
+
+    def __init__(
+        self,
+        canvas: Canvas,
+        search: Callable[[Task], Search],
+        threat: Threat,
+        *,
+        places: int,
+        budget: int,
+        batch_size: int,
+        fixed_batch: bool,
+    ) -> None:
+        """`search` begins the attack on an image. With `fixed_batch`, every batch has the same shape."""
+        self._canvas, self._search, self._threat = canvas, search, threat
+        self._budget, self._batch_size, self._fixed_batch = budget, batch_size, fixed_batch
+        self._free = list(range(places))
+        self._at: dict[int, _Flight] = {}  # by place
+        self._ready: deque[_Flight] = deque()  # those with points to show
+        self._ended: list[Outcome] = []  # in this turn, as are the following
+        self._told: list[Told] = []
+        self._queries = 0
+
+    def turn(self, answered: Answered | None, arrivals: Iterable[Task], *, full: bool) -> Turn:
+        """Tell what was answered, take in other images, draw the next batch; with `full`, only if it can be filled."""
+        self._ended, self._told, self._queries = [], [], 0
+        if answered is not None:
+            self._tell(answered)
+        for task in arrivals:
+            self._start(task)
+        batch = self._draw() if self._ready and (not full or self._can_fill()) else None
+        return Turn(self._ended, self._told, self._queries, batch, len(self._free))
+
+    def interrupted(self) -> Iterator[Outcome]:
+        """All that are in work, as far as they have come."""
+        for flight in self._at.values():
+            yield flight.outcome("interrupted")
+
+    def _start(self, task: Task) -> None:
+        place = self._free.pop()
+        self._canvas.place(place, task.image)
+        self._at[place] = flight = _Flight(task, place, self._search(task))
+        ended = flight.proceed(None, self._budget)
+        if ended is None and task.told is not None:
+            ended = self._retell(flight, task.told)
+        self._go_on(flight, ended)
+
+    def _retell(self, flight: _Flight, told: Told) -> Ended | None:
+        """Tell a search what it was told before an interruption."""
+        ended = None
+        loss, gradient = told.loss, told.gradient
+        flight.outside = told.outside
+        while ended is None and len(loss):
+            flight.sent = points = min(flight.wanted, len(loss))
+            of_these = None
+            if flight.ask.gradient and gradient is not None:
+                of_these, gradient = gradient[:points], gradient[points:]
+            part = Told(flight.index, loss[:points], of_these, 0)
+            loss = loss[points:]
+            self._queries += flight.count(part)
+            ended = flight.answer(part, self._budget)
+        return ended
+
+    def _can_fill(self) -> bool:
+        room = self._batch_size
+        for flight in self._ready:
+            room -= flight.wanted - flight.sent
+            if room <= 0:
+                return True
+        return False
+
+    def _draw(self) -> Batch:
+        """The next points, first come, first served."""
+        parts: list[_Part] = []
+        room = self._batch_size
+        while self._ready and room:
+            flight = self._ready.popleft()
+            start = flight.sent
+            flight.sent = stop = min(flight.wanted, start + room)
+            room -= stop - start
+            parts.append((flight, start, stop))
+        goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
+        rows = len(goals)
+        drawing = [(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts]
+        images, outside = self._canvas.draw(drawing, self._batch_size if self._fixed_batch else rows)
+        return Batch(parts, images, goals, None if outside is None else outside[:rows])
+
+    def _tell(self, answered: Answered) -> None:
+        """Tell each search of its points up to its first success."""
+        batch, scores, gradients = answered
+        losses, wins, predicted = self._judge(batch, scores)
+        hits = deque(np.flatnonzero(wins).tolist())
+        row = 0
+        for flight, start, stop in batch.parts:
+            end = row + stop - start
+            first = None
+            while hits and hits[0] < end:
+                hit = hits.popleft()
+                if first is None and losses[hit] >= flight.ask.eligible_from:
+                    first = hit
+            rows = slice(row, end if first is None else first + 1)
+            gradient = gradients[rows] if gradients is not None and flight.ask.gradient else None
+            outside = 0 if batch.outside is None else int(np.count_nonzero(batch.outside[rows]))
+            told = Told(flight.index, losses[rows], gradient, outside)
+            self._queries += flight.count(told)
+            if first is None:
+                ended = flight.answer(told, self._budget)
+                self._go_on(flight, ended)
+                if ended is None:
+                    self._told.append(told)
+            else:
+                point = flight.ask.points.point(start + first - row)
+                (confidence,) = self._threat.confidence(scores[first : first + 1])
+                self._land(flight, flight.outcome("success", int(predicted[first]), point, float(confidence)))
+            row = end
+
+    def _judge(
+        self, batch: Batch, scores: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+        with np.errstate(invalid="ignore"):  # said in a sentence below
+            losses, wins, predicted = self._threat.judge(scores, batch.goals)
+        if np.isnan(losses).any():
+            indices = [flight.index for flight, start, stop in batch.parts for _ in range(start, stop)]
+            bad = indices[int(np.isnan(losses).argmax())]
+            raise ModelError(
+                f"the model returned infinite or NaN scores for a point near image {bad}; "
+                "a classifier must return numbers"
+            )
+        if batch.outside is not None:
+            wins &= ~batch.outside
+        return losses, wins, predicted
+
+    def _go_on(self, flight: _Flight, ended: Ended | None) -> None:
+        if ended is None:
+            self._ready.append(flight)
+        else:
+            self._land(flight, flight.outcome(ended))
+
+    def _land(self, flight: _Flight, outcome: Outcome) -> None:
+        del self._at[flight.place]
+        self._free.append(flight.place)
+        self._ended.append(outcome)
+
+
+def _joined(parts: list[Told]) -> Reply:
+    """What was told of the parts of a question as the reply to all of it."""
+    if len(parts) == 1:
+        return Reply(parts[0].loss, parts[0].gradient)
+    gradients = [part.gradient for part in parts if part.gradient is not None]
+    return Reply(np.concatenate([part.loss for part in parts]), np.concatenate(gradients) if gradients else None)
