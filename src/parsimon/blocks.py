@@ -50,8 +50,8 @@ class Grid:
         return members.reshape(self.cells).repeat(2, axis=0).repeat(2, axis=1).reshape(-1)
 
     def stretch(self, members: Mask) -> Mask:
-        """The image's pixels (channels, rows, columns) that a set of blocks covers."""
-        return members[self._tables.block_of_pixel].reshape(self.shape)
+        """The image's pixels (channels, rows, columns) that a set of blocks covers, or each of several sets."""
+        return members.take(self._tables.block_of_pixel, axis=-1).reshape(*members.shape[:-1], *self.shape)
 
     @property
     def pixels_by_block(self) -> tuple[PixelIndex, NDArray[np.intp]]:

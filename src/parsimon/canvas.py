@@ -63,9 +63,11 @@ class Canvas:
         With it, which of the rows lie outside their ball; None where no part could.
         """
         moves, flips = _Strokes([], [], []), _Strokes([], [], [])
+        alone: dict[Grid, tuple[list[int], list[Mask]]] = {}  # bases without flips: where they go
         images: list[NDArray[np.float32]] = []
         rows_of_images: list[int] = []
         places: list[int] = []
+        copied = False  # whether a row begins as a drawn base
         for place, points, start, stop in parts:
             if isinstance(points, Images):
                 if points.pixels.shape[1:] != self._shape:
@@ -75,29 +77,43 @@ class Canvas:
                     )
                 images.append(points.pixels[start:stop])
                 rows_of_images += range(len(places), len(places) + stop - start)
-            else:
+            elif points.flips:
                 drawn = self._base[place]
                 if drawn is None or drawn[1] is not points.base:
                     drawn = self._move_base(place, points, moves)
-                if points.flips:
-                    to = len(places) * self._pixels
-                    self._flip(flips, place, drawn, points.flips[start:stop], to, self._pixels)
+                to = len(places) * self._pixels
+                self._flip(flips, place, drawn, points.flips[start:stop], to, self._pixels)
+                copied = True
+            else:
+                where, bases = alone.setdefault(points.grid, ([], []))
+                where.append(len(places))
+                bases.append(points.base)
             places += [place] * (stop - start)
-        padding = rows - len(places)
-        places += places[:1] * padding
-        if len(rows_of_images) == len(places) - padding:  # nothing to draw
-            batch = self._shown([*images, *[images[0][:1]] * padding])
-        else:
+        asked = len(places)
+        places += places[:1] * (rows - asked)
+        if copied:
             self._paint(self._drawn, moves)
             batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
             self._paint(batch, flips)
-            batch = self._xp.reshape(batch, (rows, *self._shape))
-            if images:
-                batch[self._asarray(np.array(rows_of_images))] = self._shown(images)
+        else:
+            batch = self._xp.empty((rows, self._pixels), dtype=self._xp.float32, device=self._device)
+        for grid, (where, bases) in alone.items():
+            batch[self._asarray(np.array(where))] = self._corners([places[row] for row in where], grid, bases)
+        if images:
+            batch[self._asarray(np.array(rows_of_images))] = self._shown(images)
+        if not copied:
+            batch[asked:] = batch[0]
+        batch = self._xp.reshape(batch, (rows, *self._shape))
         return batch, self._outside(batch, places) if images else None
 
+    def _corners(self, places: list[int], grid: Grid, bases: list[Mask]) -> Any:
+        """Corners drawn anew, all of them at once."""
+        numbers = self._asarray(np.array(places))
+        low, high = (self._xp.take(self._extremes[side], numbers, axis=0) for side in (0, 1))
+        return self._xp.where(self._asarray(grid.stretch(np.stack(bases)).reshape(len(places), -1)), high, low)
+
     def _shown(self, images: Sequence[NDArray[np.float32]]) -> Any:
-        pixels = np.concatenate(images)
+        pixels = np.concatenate(images).reshape(-1, self._pixels)
         return self._asarray(to_eight_bit(pixels) if self._threat.eight_bit else pixels)
 
     def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
@@ -120,9 +136,7 @@ class Canvas:
                 return now
         else:
             self._base[place] = now = grid, base, self._atlas.first_of(grid)
-        inside = self._asarray(grid.stretch(base).reshape(-1))
-        low, high = self._extremes[0, place, :], self._extremes[1, place, :]
-        self._drawn[place, :] = self._xp.where(inside, high, low)
+        self._drawn[place, :] = self._corners([place], grid, [base])[0]
         return now
 
     def _flip(self, strokes: _Strokes, place: int, drawn: _Base, blocks: Sequence[int], to: int, step: int) -> None:

@@ -56,11 +56,12 @@ class Square(Attack):
             side = self._side(query / scene.budget, height, width)
             # As published, a window never reaches the last row and column.
             top, left = rng.integers(max(1, height - side)), rng.integers(max(1, width - side))
+            window = slice(top, top + side), slice(left, left + side)
+            colour = rng.random(channels) < 0.5
+            while (best[window] == colour).all():
+                colour = rng.random(channels) < 0.5
             candidate = best.copy()
-            window = candidate[top : top + side, left : left + side]
-            before = window.copy()
-            while (window == before).all():
-                window[...] = rng.random(channels) < 0.5  # one colour
+            candidate[window] = colour
             loss = (yield Ask(Corners(grid, candidate.reshape(-1)))).loss[0]
             if loss > highest:
                 best, highest = candidate, loss

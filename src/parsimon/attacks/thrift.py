@@ -100,13 +100,13 @@ class Thrift(Attack):
     ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
         """Flip each block of a level, of which there are so many along a side; the quarters of a parent together."""
         height, width, channels = grid.cells
-        rows, columns = (np.arange(across + 1) * side // across for side in (height, width))
+        rows, columns = ([part * side // across for part in range(across + 1)] for side in (height, width))
         effects = np.zeros((across, across, channels))
-        for number in rng.permutation(parents.size):
-            row, column, channel = parent = np.unravel_index(number, parents.shape)
+        for row, column, channel in rng.permutation(list(np.ndindex(parents.shape))).tolist():
             quarters = _quarters(row, column, rows, columns, across // len(parents))
-            left = parents[parent]  # what those of them bring together that have not been asked for
-            for asked, (down, along) in enumerate(rng.permutation(quarters)):
+            left = parents[row, column, channel]  # what those of them bring together that have not been asked for
+            for asked, number in enumerate(rng.permutation(len(quarters)).tolist()):
+                down, along = quarters[number]
                 last, uncut = asked == len(quarters) - 1, len(quarters) == 1
                 if last and left <= 0 and (self.deduce or uncut):
                     effects[down, along, channel] = left
@@ -143,9 +143,7 @@ def _levels(side: int) -> list[int]:
     return [2**level for level in range((side - 1).bit_length() + 1)]
 
 
-def _quarters(
-    row: np.intp, column: np.intp, rows: NDArray[np.intp], columns: NDArray[np.intp], cut: int
-) -> list[tuple[int, int]]:
+def _quarters(row: int, column: int, rows: list[int], columns: list[int], cut: int) -> list[tuple[int, int]]:
     """The blocks of a level that one of the level before is cut in, by row and column.
 
     Where a side is no power of two, some blocks of the last levels cover no pixel; they are left out.
