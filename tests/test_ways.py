@@ -98,7 +98,7 @@ def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
     assert oracle.way == TURNED  # type: ignore[attr-defined]
     np.testing.assert_array_equal(scores(oracle), first)  # chosen with the first images, not after them
     np.testing.assert_allclose(first, scores(TorchOracle(module, plain=True)), atol=1e-6)
-    assert module.rows == (2 + 1 + 1) * 8  # it is the user's own module that is shown the images
+    assert module.rows == (2 + 1 + 1) * 64  # it is the user's own module that is shown the images
 
 
 @pytest.mark.parametrize("kind", [Viewing, Muddled])

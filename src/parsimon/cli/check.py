@@ -22,7 +22,7 @@ _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]erro
 
 @click.command()
 @options(MODEL, DATA, PREPROCESS, SCORES, JSON)
-@click.option("--batch-size", default=64, show_default=True, help="Images in a model call.")
+@click.option("--batch-size", default=64, show_default=True, help="Images in a batch.")
 def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     opened = open_data_for(model, data, preprocess)

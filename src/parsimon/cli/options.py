@@ -59,7 +59,7 @@ PREPROCESS = click.option(
     "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
 )
 BATCH_SIZE = click.option(
-    "--batch-size", type=int, help="Images in a model call. [default: 64 on a CPU, 256 elsewhere]"
+    "--batch-size", type=int, help="Images in a batch. [default: 64 on a CPU, 256 elsewhere]"
 )
 HOW_TO_ATTACK = (
     MODEL,

@@ -13,21 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import ModelError, first_line, require
+from parsimon.oracles.pieces import images_per_call, in_pieces
 from parsimon.oracles.torch import TorchOracle
 from parsimon.protocol import Slope
+
+_AT_MOST = 16  # images in a call on a processor, where the runtime takes no less time for each of more
 
 
 class SessionOracle:
     """Shows images to an ONNX Runtime session.
 
-    The model takes one float32 input (images, channels, rows, columns) in [0, 1]; its first output is the scores. One
-    whose number of images is fixed is called as often as it takes.
+    The model takes one float32 input (images, channels, rows, columns) in [0, 1]; its first output is the scores. On a
+    processor, or where the model's number of images is fixed, it is called as often as it takes.
     """
 
     namespace = numpy_namespace
     device = "cpu"
-    # Kernels are picked by the shape of the batch, and may round differently.
-    fixed_batch = True
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -42,6 +43,7 @@ class SessionOracle:
         self._output = session.get_outputs()[0].name
         batch, *shape = inputs[0].shape
         self._images_per_call = batch if isinstance(batch, int) else None
+        self.fixed_batch = self._images_per_call is None and not self._on_cpu
         self.image_shape = tuple(side if isinstance(side, int) else None for side in shape)
 
     @property
@@ -49,13 +51,16 @@ class SessionOracle:
         """How the model is run."""
         return f"ONNX Runtime on {self._session.get_providers()[0].removesuffix('ExecutionProvider')}"
 
+    @property
+    def _on_cpu(self) -> bool:
+        return bool(self._session.get_providers()[0] == "CPUExecutionProvider")
+
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        size = self._images_per_call
-        if size is None or size == len(images):
+        if self.fixed_batch:
             return self._run(images)
-        padded = np.concatenate([images, np.zeros((-len(images) % size, *images.shape[1:]), images.dtype)])
-        parts = [self._run(padded[start : start + size]) for start in range(0, len(padded), size)]
-        return np.concatenate(parts)[: len(images)]
+        size = self._images_per_call or images_per_call(images.shape[1:], _AT_MOST)
+        scores: NDArray[Any] = in_pieces(self._run, images, size, self.namespace)
+        return scores
 
     def _run(self, images: NDArray[np.float32]) -> NDArray[Any]:
         return np.asarray(self._session.run([self._output], {self._input: images})[0])

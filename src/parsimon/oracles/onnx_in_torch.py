@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from parsimon.errors import ModelError
 from parsimon.oracles.onnx_operators import BEFORE_13, OPERATORS, Operator
+from parsimon.oracles.pieces import in_pieces
 
 
 class _Step(NamedTuple):
@@ -52,10 +53,8 @@ class OnnxModule(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """The scores of any number of images, also where the graph has its number built in."""
         size = self._images_per_call
-        if size is None or size == len(images):
-            return self.evaluate(images)
-        filled = torch.cat([images, images.new_zeros(-len(images) % size, *images.shape[1:])])
-        return torch.cat([self.evaluate(part) for part in filled.split(size)])[: len(images)]
+        scores: Tensor = self.evaluate(images) if size is None else in_pieces(self.evaluate, images, size, torch)
+        return scores
 
     def evaluate(self, *inputs: Tensor) -> Tensor:
         """The first output for the graph's inputs."""

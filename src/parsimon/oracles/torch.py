@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from parsimon.errors import ModelError, require
 from parsimon.oracles.memory import keep_freed_memory
+from parsimon.oracles.pieces import images_per_call, in_pieces
 from parsimon.protocol import Slope
 
+_AT_MOST = 64  # images in a call on a processor: small networks take less time for each of more
 _ROUNDING = 1e-4  # of the largest score: what two orders of the same sums may differ by in single precision
 
 
@@ -24,9 +26,6 @@ class TensorOracle:
     images are shown both ways, and a network that fails on them, or says anything else, is run plainly.
     """
 
-    # Kernels are picked by the shape of the batch, and round differently.
-    fixed_batch = True
-
     def __init__(self, function: Callable[[Any], Any], device: Any, dtype: Any = None, *, turns: bool = True) -> None:
         """`turns`: whether images may be shown with their channels last."""
         self._torch = require("torch", "torch")
@@ -37,6 +36,7 @@ class TensorOracle:
         on_cpu = self.device.type == "cpu"
         if on_cpu:
             keep_freed_memory()
+        self.fixed_batch = not on_cpu  # kernels are picked by the shape of the batch, and round differently
         may_turn = turns and on_cpu and self._dtype is self._torch.float32
         self._channels_last: bool | None = None if may_turn else False  # None: the first images will tell
 
@@ -50,21 +50,18 @@ class TensorOracle:
             images = images.to(self._dtype)
             if self._channels_last is None:
                 return self._choose(images)
-            return self._numpy(self._scores(self._turned(images) if self._channels_last else images))
+            return self._numpy(self._scores(images, turned=self._channels_last))
 
     def _choose(self, images: Any) -> NDArray[Any]:
         """The scores of the first images, and with them the way to run the network from now on."""
         plain = self._numpy(self._scores(images))
         try:
-            turned = self._numpy(self._scores(self._turned(images)))
+            turned = self._numpy(self._scores(images, turned=True))
         except Exception:  # a network may ask for the order in memory that it knows, and fail in its own words
             self._channels_last = False
         else:
             self._channels_last = _agree(turned, plain)
         return turned if self._channels_last else plain
-
-    def _turned(self, images: Any) -> Any:
-        return images.contiguous(memory_format=self._torch.channels_last)
 
     def pull_back(self, images: Any, slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores, and gradients with respect to the images; those of the weights are left alone."""
@@ -80,7 +77,17 @@ class TensorOracle:
         """Around each call."""
         return nullcontext()
 
-    def _scores(self, images: Any) -> Any:
+    def _scores(self, images: Any, *, turned: bool = False) -> Any:
+        run = self._turned if turned else self._plain
+        if self.fixed_batch:
+            return run(images)
+        return in_pieces(run, images, images_per_call(images.shape[1:], _AT_MOST), self._torch)
+
+    def _turned(self, images: Any) -> Any:
+        """The scores of images whose channels come last."""
+        return self._plain(images.contiguous(memory_format=self._torch.channels_last))
+
+    def _plain(self, images: Any) -> Any:
         scores = self._function(images)
         if not isinstance(scores, self._torch.Tensor):
             raise ModelError(

@@ -1,0 +1,33 @@
+"""Any number of images, shown to a model so many at a time, always.
+
+A framework picks its kernels by the shape of a batch, and they round differently. If every call has the same shape, a
+row's scores depend neither on how many images are asked about together nor on which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+_VALUES = 2**18  # of a call's images together: more do not run faster on a core
+_AT_LEAST = 4
+
+
+def images_per_call(shape: tuple[int, ...], at_most: int) -> int:
+    """How many images (channels, rows, columns) to show at a time on a processor, a power of two.
+
+    Fewer would waste what a call costs in itself, more would be wasted when only few are asked about.
+    """
+    fitting = max(1, _VALUES // math.prod(shape)).bit_length() - 1
+    return max(_AT_LEAST, min(at_most, 1 << fitting))
+
+
+def in_pieces(run: Callable[[Any], Any], images: Any, size: int, namespace: Any) -> Any:
+    """What `run` makes of the images, in calls with `size` images each, the last one filled with copies."""
+    pieces = [images[start : start + size] for start in range(0, len(images), size)]
+    missing = size * len(pieces) - len(images)
+    if missing:
+        pieces[-1] = namespace.concat([pieces[-1], *[images[:1]] * missing])
+    results = [run(piece) for piece in pieces]
+    return (namespace.concat(results) if len(results) > 1 else results[0])[: len(images)]
