@@ -91,18 +91,20 @@ class Canvas:
             places += [place] * (stop - start)
         asked = len(places)
         places += places[:1] * (rows - asked)
-        if copied:
+        made = [
+            (where, self._corners([places[row] for row in where], grid, bases))
+            for grid, (where, bases) in alone.items()
+        ]
+        if images:
+            made.append((rows_of_images, self._shown(images)))
+        if not copied and len(made) == 1 and asked == rows:  # the usual case of attacks that do not flip
+            ((_, batch),) = made
+        else:
             self._paint(self._drawn, moves)
             batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
             self._paint(batch, flips)
-        else:
-            batch = self._xp.empty((rows, self._pixels), dtype=self._xp.float32, device=self._device)
-        for grid, (where, bases) in alone.items():
-            batch[self._asarray(np.array(where))] = self._corners([places[row] for row in where], grid, bases)
-        if images:
-            batch[self._asarray(np.array(rows_of_images))] = self._shown(images)
-        if not copied:
-            batch[asked:] = batch[0]
+            for where, pixels in made:
+                batch[self._asarray(np.array(where))] = pixels
         batch = self._xp.reshape(batch, (rows, *self._shape))
         return batch, self._outside(batch, places) if images else None
 

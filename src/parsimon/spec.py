@@ -46,7 +46,7 @@ class Spec:
         scores: What the model returns.
         eight_bit: Show the model only images whose pixels are k / 255.
         seed: Of the attacks' random choices.
-        batch_size: Images in a batch. On an accelerator another size may be rounded differently, so it belongs to the run.
+        batch_size: Images in a batch. An accelerator may round differently for another size, so it belongs to the run.
         relative_to: The attack over whose successes queries are averaged once more.
     """
 
