@@ -238,7 +238,7 @@ class FlipsInPlace(Honest):
         grid = first_grid(scene.shape)
         base = np.zeros(grid.count, np.bool_)
         while True:
-            yield Ask(Corners(grid, base))
+            yield Ask(Corners(grid, base, (0,)))
             base[rng.integers(grid.count)] ^= True
 
 

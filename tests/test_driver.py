@@ -36,6 +36,8 @@ class Room:
         self.given: dict[int, list[int]] = defaultdict(list)  # how many tasks each worker was given, time after time
         self.shown: list[bytes] = []
         self.unseen: list[bytes] = []  # rows that were shown, but of which a lost worker did not report
+        self._rows: dict[int, list[bytes]] = defaultdict(list)  # that each worker was shown
+        self._reported: Counter[int] = Counter()  # how many of them it has reported of
         self._workers = {worker: Worker(Recording(SHAPE)) for worker in range(count)}
         self._requests: dict[int, deque[bytes]] = {worker: deque() for worker in range(count)}
         self._losses, self._random = losses, random.Random(seed)
@@ -54,16 +56,17 @@ class Room:
         oracle = self._workers[worker]._oracle
         assert isinstance(oracle, Recording)
         report = pickle.dumps(self._workers[worker].answer(pickle.loads(self._requests[worker].popleft())))
-        rows = [image.tobytes() for image in oracle.rows]
-        oracle.rows.clear()
-        self.shown += rows
+        self.shown += [image.tobytes() for image in oracle.rows[len(self._rows[worker]) :]]
+        self._rows[worker] = [image.tobytes() for image in oracle.rows]
         if self._losses and self._random.random() < 0.1:
             self._losses -= 1
-            self.unseen += rows
+            self.unseen += self._rows[worker][self._reported[worker] :]
             del self._workers[worker], self._requests[worker]
             yield worker, Lost("it was time")
         else:
-            yield worker, pickle.loads(report)
+            answer = pickle.loads(report)
+            self._reported[worker] = answer.tally.rows
+            yield worker, answer
 
 
 def plan(attack: str = "parsimonious", in_flight: int = 6) -> Plan:

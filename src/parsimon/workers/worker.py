@@ -92,12 +92,16 @@ class Worker:
             self._engine.stop()
         self._inbox.extend(request.tasks)
         outcomes: list[Outcome] = []
+        told: list[Told] = []
         for event in self._events:
-            if isinstance(event, Step):
-                return Report(outcomes, event.told, self._tally)
-            outcomes.append(event)
+            if isinstance(event, Outcome):
+                outcomes.append(event)
+            else:
+                told += event.told
+                if not self._engine.stopped:
+                    return Report(outcomes, told, self._tally)
         self._events = self._engine.events(self._tasks())  # nothing is in flight: the next task is a new beginning
-        return Report(outcomes, [], self._tally)
+        return Report(outcomes, told, self._tally)
 
     def _tasks(self) -> Iterator[Task | None]:
         while True:
