@@ -5,9 +5,9 @@
     python benchmarks/queries.py mine.onnx --data mine.npz --eps 0.3 --fooled-by-pgd
 
 Every attack is shown the same correctly classified images and climbs the margin loss, the one with which each of them
-needs the fewest queries here, or cross-entropy to reach a class; of Square, both presets for untargeted attacks are
-run. Of a network that is marked so, only those images are attacked that PGD, which sees gradients, fools in 20 steps:
-on the others all attacks would spend their budgets, which says nothing of queries.
+needs the fewest queries here, or cross-entropy to reach a class. Of Square both presets are run where either may serve.
+Of an adversarially trained network only those images are attacked that PGD, which sees gradients, fools in 20 steps: on
+the others all attacks would spend their budgets, which says nothing of queries.
 
 The mean and the median are over the images that any attack fools, a failure counted at the budget. Each is divided by
 the same of the rival whose mean is lowest; intervals are bootstrapped over images, which keeps pairs whole, and the
@@ -42,7 +42,7 @@ class Setting:
     data: str = "bundled"
     eps: float = 8 / 255
     budget: int = 1000
-    fooled_by_pgd: bool = False
+    fooled_by_pgd: bool = False  # for adversarially trained networks
     targets: Targets | None = None
 
     @property
@@ -78,6 +78,8 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     }
     if setting.large:
         del attacks["Square"]
+    if setting.fooled_by_pgd:  # adversarially trained, for which the other preset is made
+        del attacks["Square, imagenet"]
     if parts:
         attacks["Thrift, start=uniform"] = Thrift(start="uniform"), None
         attacks["Thrift, deduce=false"] = Thrift(deduce=False), None
