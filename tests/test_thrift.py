@@ -82,7 +82,8 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
         len(converse(Thrift("uniform", deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING))
         for deduce in (False, True)
     )
-    assert full == 2 + 2 * sum(map(len, levels(shape)))  # a pass that climbs, and one that finds nothing left
+    # The whole channels, a pass that climbs, and one that finds nothing left.
+    assert full == 1 + shape[0] + 2 * sum(map(len, levels(shape)))
     assert spared < 0.9 * full
 
 
@@ -93,12 +94,11 @@ def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape:
     exchanges = converse(Thrift("uniform", deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
     above = signs(asked_images(exchanges), image).reshape(len(exchanges), -1)
     assert not above[0].any()
-    assert above[1].all()
     losses = [float(exchange.losses[0]) for exchange in exchanges]
-    kept, highest = above[int(losses[1] > losses[0])], max(losses[:2])
+    kept, highest = above[0], losses[0]
     blocks = levels(shape)
     flipped = []
-    for corner, loss in zip(above[2:], losses[2:], strict=True):
+    for corner, loss in zip(above[1:], losses[1:], strict=True):
         flipped.append(frozenset(np.flatnonzero(corner != kept).tolist()))
         if loss > highest:
             kept, highest = corner, loss
@@ -131,15 +131,20 @@ def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "side"), [((3, 6, 5), 1), ((1, 223, 230), 1), ((1, 224, 230), 2), ((1, 300, 340), 2)]
 )
-def test_it_asks_first_for_a_checkerboard_for_stripes_and_for_the_two_uniform_corners(shape: Shape, side: int) -> None:
-    image = random_image(shape, margin=0.2)
-    corners = signs(asked_images(converse(Thrift(), scene_of(image, EPS), smooth_loss(shape), asks=4)), image)
+def test_it_asks_first_for_a_checkerboard_for_stripes_for_the_low_corner_and_its_channels(
+    shape: Shape, side: int
+) -> None:
+    image, channels = random_image(shape, margin=0.2), shape[0]
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: 0.0, asks=3 + channels)
+    corners = signs(asked_images(exchanges), image)
     expected = np.indices(shape[1:]) // side
     np.testing.assert_array_equal(corners[0], np.broadcast_to(expected.sum(axis=0) % 2 == 0, shape))
     assert (corners[1] == corners[1][:, :1]).all()
     assert 0 < corners[1].mean() < 1
     assert not corners[2].any()
-    assert corners[3].all()
+    of_channels = corners[3:].reshape(channels, channels, -1)
+    assert (of_channels.all(axis=2) | ~of_channels.any(axis=2)).all()
+    assert (of_channels.any(axis=2).sum(axis=0) == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -147,8 +152,10 @@ def test_it_asks_first_for_a_checkerboard_for_stripes_and_for_the_two_uniform_co
     [
         ((9.0, 8.0, 1.0, 2.0), 0),  # far above
         ((8.0, 9.0, 1.0, 2.0), 1),
-        ((0.0, 5.6, 1.0, 2.0), 1),
-        ((0.0, 5.4, 1.0, 2.0), 3),  # above their middle, 1.5, but by less than four times what lies between them
+        ((0.0, 2.6, 1.0, 2.0), 1),
+        ((0.0, 2.4, 1.0, 2.0), 3),  # above both, but not further above their middle, 1.5, than they are apart
+        ((0.0, 2.6, 2.0, 1.0), 1),
+        ((0.0, 2.4, 2.0, 1.0), 2),
         ((0.0, 0.0, 2.0, 1.0), 2),
         ((-1.0, -9.0, -3.0, -3.0), 0),
     ],
@@ -159,8 +166,24 @@ def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expecte
     replies = iter(losses)
     exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=5)
     above = signs(asked_images(exchanges), image)
-    # The next flips the whole: what it is the complement of is where the search stands.
-    np.testing.assert_array_equal(above[-1], ~above[expected])
+    changed = above[-1] != above[expected]
+    # The next flips the whole of a pattern, and a quarter of the uniform corner, whose whole has been flipped.
+    assert changed.sum() == (16 if expected < 2 else 4)
+
+
+def test_corners_of_one_colour_that_happen_to_be_equally_good_do_not_make_a_pattern_the_start() -> None:
+    """The channels' effects, 3, -2 and -1, cancel out between the two uniform corners, but they are not small."""
+    shape, effects = (3, 4, 4), np.array([3.0, -2.0, -1.0])
+    image = random_image(shape, margin=0.2)
+
+    def loss(shown: Pixels) -> float:
+        up = signs(shown[None], image)[0].reshape(3, -1).mean(axis=1)
+        patterned = up.min() > 0 and up.max() < 1
+        return 4.0 if patterned else float(effects @ up)
+
+    above = signs(asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=7)), image).reshape(7, 3, -1)
+    coloured = np.array([True, False, False])[:, None]
+    assert (above[6] != coloured).sum() == 4
 
 
 @pytest.mark.parametrize(("start", "uniform"), [("uniform", True), ("pattern", False)])
@@ -170,7 +193,8 @@ def test_a_start_that_is_chosen_asks_for_no_other(start: str, uniform: bool) -> 
     exchanges = converse(Thrift(start), scene_of(image, EPS), lambda _: 0.0, asks=3)  # type: ignore[arg-type]
     above = signs(asked_images(exchanges), image)
     assert [corner.all() or not corner.any() for corner in above[:2]] == [uniform] * 2
-    np.testing.assert_array_equal(above[2], ~above[0])
+    whole = 1 if uniform else 2  # the query that flips the whole of the first
+    np.testing.assert_array_equal(above[whole], ~above[0])
 
 
 def test_a_seed_decides_everything_and_nothing_leaves_the_ball() -> None:
