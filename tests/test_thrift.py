@@ -150,40 +150,50 @@ def test_it_asks_first_for_a_checkerboard_for_stripes_for_the_low_corner_and_its
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        ((9.0, 8.0, 1.0, 2.0), 0),  # far above
-        ((8.0, 9.0, 1.0, 2.0), 1),
-        ((0.0, 2.6, 1.0, 2.0), 1),
-        ((0.0, 2.4, 1.0, 2.0), 3),  # above both, but not further above their middle, 1.5, than they are apart
-        ((0.0, 2.6, 2.0, 1.0), 1),
-        ((0.0, 2.4, 2.0, 1.0), 2),
-        ((0.0, 0.0, 2.0, 1.0), 2),
-        ((-1.0, -9.0, -3.0, -3.0), 0),
+        ((9.0, 8.0, 1.0, 2.0, 1.0, 1.0), 0),  # far above
+        ((8.0, 9.0, 1.0, 2.0, 1.0, 1.0), 1),
+        ((0.0, 3.6, 1.0, 2.0, 1.0, 1.0), 1),
+        ((0.0, 3.4, 1.0, 2.0, 1.0, 1.0), 3),  # above all, but not further above their middle, 0.5, than 3
+        ((0.0, 3.6, 2.0, 1.0, 1.0, 1.0), 1),
+        ((0.0, 3.4, 2.0, 1.0, 1.0, 1.0), 2),
+        ((-1.0, -9.0, -3.0, -3.0, -3.0, -3.0), 0),
     ],
 )
 def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expected: int) -> None:
-    shape = (1, 4, 4)
+    shape = (3, 4, 4)
     image = random_image(shape, margin=0.2)
     replies = iter(losses)
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=5)
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
     above = signs(asked_images(exchanges), image)
-    changed = above[-1] != above[expected]
-    # The next flips the whole of a pattern, and a quarter of the uniform corner, whose whole has been flipped.
-    assert changed.sum() == (16 if expected < 2 else 4)
+    # The next flips a channel of a pattern, and a quarter of one where the channels have been flipped already.
+    assert (above[-1] != above[expected]).sum() == (16 if expected < 2 else 4)
 
 
-def test_corners_of_one_colour_that_happen_to_be_equally_good_do_not_make_a_pattern_the_start() -> None:
-    """The channels' effects, 3, -2 and -1, cancel out between the two uniform corners, but they are not small."""
-    shape, effects = (3, 4, 4), np.array([3.0, -2.0, -1.0])
-    image = random_image(shape, margin=0.2)
+@pytest.mark.parametrize(
+    "effects",
+    [
+        np.repeat([3.0, -2.0, -1.0], 4).reshape(3, 2, 2) / 4,  # of the channels
+        np.array([[[3.0, -3.0], [2.0, -2.0]]]),  # of the only channel's quarters
+    ],
+)
+def test_uniform_corners_that_are_equally_good_by_chance_do_not_make_a_pattern_the_start(effects: Exact) -> None:
+    """What the blocks bring cancels out between -eps and +eps everywhere, but it is not small."""
+    image = random_image((len(effects), 4, 4), margin=0.2)
+
+    def share_above(shown: Pixels) -> Exact:
+        """Of the pixels of each quarter of each channel."""
+        share: Exact = signs(shown, image).reshape(-1, 2, 2, 2, 2).mean(axis=(2, 4))
+        return share
+
+    def patterned(shown: Pixels) -> bool:
+        return bool(((share_above(shown) > 0) & (share_above(shown) < 1)).all())
 
     def loss(shown: Pixels) -> float:
-        up = signs(shown[None], image)[0].reshape(3, -1).mean(axis=1)
-        patterned = up.min() > 0 and up.max() < 1
-        return 4.0 if patterned else float(effects @ up)
+        return 5.0 if patterned(shown) else float((effects * share_above(shown)).sum())
 
-    above = signs(asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=7)), image).reshape(7, 3, -1)
-    coloured = np.array([True, False, False])[:, None]
-    assert (above[6] != coloured).sum() == 4
+    asked = asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=10))
+    assert patterned(asked[0])
+    assert not any(map(patterned, asked[2:]))
 
 
 @pytest.mark.parametrize(("start", "uniform"), [("uniform", True), ("pattern", False)])

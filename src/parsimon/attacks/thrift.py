@@ -27,6 +27,7 @@ from parsimon.threat import Loss
 
 Start = Literal["best", "uniform", "pattern"]
 
+_ENOUGH = 3  # blocks whose effects, added up, are not small by chance: three channels, or quarters of fewer
 _SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
 
 
@@ -66,18 +67,24 @@ class Thrift(Attack):
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         _, height, width = scene.shape
         grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
-        whole, *smaller = _levels(max(height, width))
-        best, known = yield from self._first(grid, whole, rng)
+        levels = _levels(max(height, width))
+        best, known = yield from self._first(grid, levels, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
-            for across in smaller:
-                best, known = yield from self._level(grid, across, best, known, rng)
-            best, known = yield from self._level(grid, whole, best, _unknown(grid), rng)
+            for across in levels:
+                if across > len(known):  # what the start has asked for is not asked for again
+                    best, known = yield from self._level(grid, across, best, known, rng)
+            best, known = yield from self._level(grid, 1, best, _unknown(grid), rng)
             if best.loss == before:
                 return
 
-    def _first(self, grid: Grid, whole: int, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
-        """The corner to begin with, its channels flipped where that helps, and what a flip of each of them brings."""
+    def _first(
+        self, grid: Grid, levels: list[int], rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        """The corner to begin with, its channels flipped where that helps, and what a flip of each of them brings.
+
+        With fewer than three channels, their quarters too.
+        """
         height, width, channels = grid.cells
         row, column = np.ogrid[:height, :width]
         side = max(1, min(height, width) // _SQUARES_ACROSS)
@@ -89,16 +96,20 @@ class Thrift(Attack):
                 patterns += [(yield from _try(grid, np.broadcast_to(pattern, grid.cells)))]
         if self.start != "pattern":
             best = yield from _try(grid, np.zeros(grid.cells, bool))
-            best, known = yield from self._level(grid, whole, best, _unknown(grid), rng)
-            # Were flips to add up, the corners of one colour would lie between the best and so much below it. A pattern
-            # has to lie further above their middle than they are apart: on standard networks most do by far, and on
-            # adversarially trained ones hardly any does.
+            known = _unknown(grid)
+            for across in levels:
+                best, known = yield from self._level(grid, across, best, known, rng)
+                if known.size >= _ENOUGH:
+                    break
+            # Were flips to add up, the corners made of these blocks would lie between the best and so much below it. A
+            # pattern has to lie further above their middle than they are apart: on standard networks most do by far,
+            # and on adversarially trained ones hardly any does.
             apart = -float(known.sum())
             patterns = [each for each in patterns if each.loss > best.loss + apart / 2]
             if not patterns:
                 return best, known
         best = max(patterns, key=lambda tried: tried.loss)
-        return (yield from self._level(grid, whole, best, _unknown(grid), rng))
+        return (yield from self._level(grid, 1, best, _unknown(grid), rng))
 
     def _level(
         self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
