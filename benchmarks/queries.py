@@ -1,25 +1,28 @@
 """Queries to success: Thrift beside the best of Square, SignHunter and Parsimonious on each of several networks.
 
     python benchmarks/queries.py [robust standard efficientnet-lite0 resnet-50] [--images 60] [--results FOLDER]
-    python benchmarks/queries.py mine.onnx --data bundled --eps 4/255
+    python benchmarks/queries.py robust --eps 12/255 --targets next --seeds 2
+    python benchmarks/queries.py mine.onnx --data mine.npz --eps 0.3 --fooled-by-pgd
 
 Every attack is shown the same correctly classified images and climbs the margin loss, the one with which each of them
-needs the fewest queries here (the paper's own cross-entropy is run beside it); Square has its preset for the kind of
-data. Of a network that is marked so, only those images are attacked that PGD, which sees gradients, fools in 20 steps:
-on the others all attacks would spend their budgets, which says nothing of queries.
+needs the fewest queries here, or cross-entropy to reach a class. Of Square both presets are run where either may serve.
+Of an adversarially trained network only those images are attacked that PGD, which sees gradients, fools in 20 steps: on
+the others all attacks would spend their budgets, which says nothing of queries.
 
 The mean and the median are over the images that any attack fools, a failure counted at the budget. Each is divided by
-the same of the rival whose mean is lowest; intervals are bootstrapped over images, which keeps pairs whole. What an
-attack has come to is kept in the folder, so that a run that was cut short can be taken up.
+the same of the rival whose mean is lowest; intervals are bootstrapped over images, which keeps pairs whole, and the
+seeds of an image together. What an attack has come to is kept in the folder, so that a run that was cut short can be
+taken up.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,52 +39,60 @@ class Setting:
     """A network, and how it is attacked."""
 
     model: str
-    data: str
-    eps: float
-    budget: int
-    square: str = "cifar10"  # Square's preset
-    fooled_by_pgd: bool = False
+    data: str = "bundled"
+    eps: float = 8 / 255
+    budget: int = 1000
+    fooled_by_pgd: bool = False  # for adversarially trained networks
     targets: Targets | None = None
+
+    @property
+    def large(self) -> bool:
+        """Whether the images are ImageNet's."""
+        return self.data.startswith("imagenet")
+
+    def __str__(self) -> str:
+        goal = f", targets {self.targets}" if self.targets else ""
+        return f"{Path(self.model).stem}, eps {self.eps:.4f}{goal}, budget {self.budget}"
 
 
 SETTINGS = {
-    "robust": Setting("robust", "bundled", 8 / 255, 2000, fooled_by_pgd=True),
-    "robust-12": Setting("robust", "bundled", 12 / 255, 2000, fooled_by_pgd=True),
-    "robust-targeted": Setting("robust", "bundled", 12 / 255, 2000, fooled_by_pgd=True, targets="next"),
-    "standard": Setting("standard", "bundled", 4 / 255, 2000),
-    "standard-2": Setting("standard", "bundled", 2 / 255, 2000),
-    "standard-targeted": Setting("standard", "bundled", 4 / 255, 2000, targets="next"),
-    "efficientnet-lite0": Setting("efficientnet-lite0", "imagenet-samples", 0.05, 1000, "imagenet"),
-    "efficientnet-lite0-0.02": Setting("efficientnet-lite0", "imagenet-samples", 0.02, 1000, "imagenet"),
-    "resnet-50": Setting("resnet-50", "imagenet-samples", 0.05, 1000, "imagenet"),
+    "robust": Setting("robust", eps=8 / 255, budget=2000, fooled_by_pgd=True),
+    "standard": Setting("standard", eps=4 / 255, budget=2000),
+    "efficientnet-lite0": Setting("efficientnet-lite0", "imagenet-samples", eps=0.05),
+    "resnet-50": Setting("resnet-50", "imagenet-samples", eps=0.05),
+    "inception-v3": Setting("inception-v3", "imagenet-samples", eps=0.05),
 }
 
-Table = NDArray[np.float64]  # an image a row, the queries of Thrift and of a rival, infinite for a failure
+Table = NDArray[np.float64]  # by image and seed, the queries, infinite for a failure; or by image, those of two attacks
 
 
-def rows(setting: Setting) -> dict[str, tuple[Attack, Loss | None]]:
+def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]:
     """The attacks, with the loss that each climbs; None: its own."""
-    square = Square.preset("imagenet-targeted" if setting.targets and setting.square == "imagenet" else setting.square)
     loss: Loss = "cross-entropy" if setting.targets else "margin"
     attacks: dict[str, tuple[Attack, Loss | None]] = {
         "Thrift": (Thrift(), None),
-        "Square": (square, None),
+        "Square": (Square.preset("cifar10"), None),
+        "Square, imagenet": (Square.preset("imagenet-targeted" if setting.targets else "imagenet"), None),
         "SignHunter": (SignHunter(), loss),
         "Parsimonious": (Parsimonious(), loss),
-        "Thrift, start=uniform": (Thrift(start="uniform"), None),
-        "Thrift, deduce=false": (Thrift(deduce=False), None),
     }
-    if loss == "margin" and setting.square != "imagenet":  # it is the slowest, and there are pictures of 224 x 224
+    if setting.large:
+        del attacks["Square"]
+    if setting.fooled_by_pgd:  # adversarially trained, for which the other preset is made
+        del attacks["Square, imagenet"]
+    if parts:
+        attacks["Thrift, start=uniform"] = Thrift(start="uniform"), None
+        attacks["Thrift, deduce=false"] = Thrift(deduce=False), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks
 
 
-def measure(name: str, setting: Setting, images: int, first: int, folder: Path) -> dict[str, Table]:
-    """The queries of each attack on each image, infinite for a failure."""
+def measure(setting: Setting, images: int, first: int, seeds: int, parts: bool, folder: Path) -> dict[str, Table]:
+    """The queries of each attack on each image with each seed."""
     data = open_data_for(setting.model, setting.data, None)
     settings = Settings(budget=setting.budget, progress=False, targets=setting.targets, at_most=images)
     # Batches are filled up to their shape, and the last images that hold out would pay for rows that nobody asked for.
-    settings["batch_size"] = 4 if setting.square == "imagenet" else 16
+    settings["batch_size"] = 4 if setting.large else 16
     pictures, labels = data.images, np.asarray(data.labels)
     if first:
         pictures, labels = pictures[first:], labels[first:]
@@ -93,36 +104,36 @@ def measure(name: str, setting: Setting, images: int, first: int, folder: Path) 
         fooled = [outcome.index for outcome in pgd.outcomes if outcome.success][:images]
         pictures, labels = np.stack([pictures[index] for index in fooled]), labels[fooled]
     found: dict[str, Table] = {}
-    for row, (rival, loss) in rows(setting).items():
-        file = folder / f"{name}-{images}-{first} {row}.json"
-        if not file.exists():
-            settings["loss"] = loss
-            result = attack(setting.model, pictures, labels, setting.eps, attack=rival, **settings)
-            queries = [outcome.queries if outcome.success else None for outcome in result.outcomes]
-            file.write_text(json.dumps(queries))
-        found[row] = np.array([np.inf if each is None else each for each in json.loads(file.read_text())])
+    for row, (rival, loss) in rows(setting, parts).items():
+        by_seed = []
+        for seed in range(seeds):
+            file = folder / f"{setting}, {images} from {first}, seed {seed} - {row}.json"
+            if not file.exists():
+                settings["loss"], settings["seed"] = loss, seed
+                result = attack(setting.model, pictures, labels, setting.eps, attack=rival, **settings)
+                queries = [outcome.queries if outcome.success else None for outcome in result.outcomes]
+                file.write_text(json.dumps(queries))
+            by_seed.append([np.inf if each is None else each for each in json.loads(file.read_text())])
+        found[row] = np.array(by_seed).T
         print(f"  {row}: {np.isfinite(found[row]).mean():.1%}", flush=True)
     return found
 
 
-def show(name: str, setting: Setting, found: dict[str, Table]) -> None:
+def show(setting: Setting, found: dict[str, Table]) -> None:
     """Print a table, in which every attack is set against the rival with the lowest mean."""
-    budget = setting.budget
-    fooled = np.any([np.isfinite(queries) for queries in found.values()], axis=0)
-    capped = {row: np.minimum(queries, budget)[fooled] for row, queries in found.items()}
+    fooled = np.any([np.isfinite(queries).any(axis=1) for queries in found.values()], axis=0)
+    capped = {row: np.minimum(queries, setting.budget)[fooled] for row, queries in found.items()}
     best = min((row for row in found if not row.startswith("Thrift")), key=lambda row: capped[row].mean())
-    goal = f", targets {setting.targets}" if setting.targets else ""
-    print(
-        f"\n{name}: eps {setting.eps:.4f}{goal}, a budget of {budget:,}, {len(fooled)} images, {fooled.sum()} fooled\n"
-    )
+    seeds = next(iter(found.values())).shape[1]
+    print(f"\n{setting}: {len(fooled)} images, {fooled.sum()} fooled, {seeds} seeds\n")
     print("| attack | success | mean | median | mean over best rival's (95 %) |\n|---|--:|--:|--:|--:|")
     for row, queries in found.items():
-        pairs = np.stack([capped[row], capped[best]], axis=1)
+        pairs = np.stack([capped[row].mean(axis=1), capped[best].mean(axis=1)], axis=1)
         low, high = bootstrap_interval(pairs, _ratio_of_means)
         times = float(_ratio_of_means(pairs, axis=0))
         ratio = "best rival" if row == best else f"{times:.2f} ({low:.2f} to {high:.2f})"
         of_all = f"{np.isfinite(queries).mean():.1%}"
-        print(f"| {row} | {of_all} | {capped[row].mean():.1f} | {np.median(capped[row]):.1f} | {ratio} |")
+        print(f"| {row} | {of_all} | {capped[row].mean():.1f} | {np.median(capped[row]):.1f} | {ratio} |", flush=True)
 
 
 def _ratio_of_means(pairs: Table, axis: int) -> Table:
@@ -133,22 +144,25 @@ def _ratio_of_means(pairs: Table, axis: int) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Queries to success of Thrift and of its rivals.")
-    default = ["robust", "standard", "efficientnet-lite0", "resnet-50"]
-    parser.add_argument("networks", nargs="*", default=default, help=f"of {', '.join(SETTINGS)}; or an ONNX file")
+    parser.add_argument("networks", nargs="*", default=list(SETTINGS)[:4], help=f"{', '.join(SETTINGS)}; or any other")
     parser.add_argument("--images", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="pass over so many images of the data set")
+    parser.add_argument("--seeds", type=int, default=1, help="of the attacks' random choices: 0, 1, ...")
+    parser.add_argument("--parts", action="store_true", help="Thrift without each of its parts, too")
     parser.add_argument("--results", type=Path, default=Path("queries"), help="where outcomes are kept")
-    parser.add_argument("--data", default="bundled", help="for an ONNX file, as are the following")
-    parser.add_argument("--eps", type=Fraction, default=Fraction(8, 255))
-    parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--fooled-by-pgd", action="store_true")
-    given = parser.parse_args()
-    given.results.mkdir(parents=True, exist_ok=True)
-    for name in given.networks:
-        own = Setting(name, given.data, float(given.eps), given.budget, fooled_by_pgd=given.fooled_by_pgd)
-        setting = SETTINGS.get(name, own)
-        label = name if name in SETTINGS else f"{Path(name).stem}-{own.eps:.4f}"
-        show(label, setting, measure(label, setting, given.images, given.first, given.results))
+    own = parser.add_argument_group("instead of what is set for the network")
+    own.add_argument("--data", default=argparse.SUPPRESS)
+    own.add_argument("--eps", type=lambda text: float(Fraction(text)), default=argparse.SUPPRESS)
+    own.add_argument("--budget", type=int, default=argparse.SUPPRESS)
+    own.add_argument("--targets", choices=get_args(Targets), default=argparse.SUPPRESS)
+    own.add_argument("--fooled-by-pgd", action="store_true", default=argparse.SUPPRESS)
+    given = vars(parser.parse_args())
+    networks, results = given.pop("networks"), given.pop("results")
+    amount = {name: given.pop(name) for name in ("images", "first", "seeds", "parts")}
+    results.mkdir(parents=True, exist_ok=True)
+    for name in networks:
+        setting = replace(SETTINGS.get(name, Setting(name)), **given)
+        show(setting, measure(setting, **amount, folder=results))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
         len(converse(Thrift("uniform", deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING))
         for deduce in (False, True)
     )
-    assert full == 2 + 2 * sum(map(len, levels(shape)))  # a pass that climbs, and one that finds nothing left
+    # The whole channels, a pass that climbs, and one that finds nothing left.
+    assert full == 1 + shape[0] + 2 * sum(map(len, levels(shape)))
     assert spared < 0.9 * full
 
 
@@ -93,12 +94,11 @@ def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape:
     exchanges = converse(Thrift("uniform", deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
     above = signs(asked_images(exchanges), image).reshape(len(exchanges), -1)
     assert not above[0].any()
-    assert above[1].all()
     losses = [float(exchange.losses[0]) for exchange in exchanges]
-    kept, highest = above[int(losses[1] > losses[0])], max(losses[:2])
+    kept, highest = above[0], losses[0]
     blocks = levels(shape)
     flipped = []
-    for corner, loss in zip(above[2:], losses[2:], strict=True):
+    for corner, loss in zip(above[1:], losses[1:], strict=True):
         flipped.append(frozenset(np.flatnonzero(corner != kept).tolist()))
         if loss > highest:
             kept, highest = corner, loss
@@ -131,36 +131,69 @@ def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "side"), [((3, 6, 5), 1), ((1, 223, 230), 1), ((1, 224, 230), 2), ((1, 300, 340), 2)]
 )
-def test_it_asks_first_for_a_checkerboard_for_stripes_and_for_the_two_uniform_corners(shape: Shape, side: int) -> None:
-    image = random_image(shape, margin=0.2)
-    corners = signs(asked_images(converse(Thrift(), scene_of(image, EPS), smooth_loss(shape), asks=4)), image)
+def test_it_asks_first_for_a_checkerboard_for_stripes_for_the_low_corner_and_its_channels(
+    shape: Shape, side: int
+) -> None:
+    image, channels = random_image(shape, margin=0.2), shape[0]
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: 0.0, asks=3 + channels)
+    corners = signs(asked_images(exchanges), image)
     expected = np.indices(shape[1:]) // side
     np.testing.assert_array_equal(corners[0], np.broadcast_to(expected.sum(axis=0) % 2 == 0, shape))
     assert (corners[1] == corners[1][:, :1]).all()
     assert 0 < corners[1].mean() < 1
     assert not corners[2].any()
-    assert corners[3].all()
+    of_channels = corners[3:].reshape(channels, channels, -1)
+    assert (of_channels.all(axis=2) | ~of_channels.any(axis=2)).all()
+    assert (of_channels.any(axis=2).sum(axis=0) == 1).all()
 
 
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        ((9.0, 8.0, 1.0, 2.0), 0),  # far above
-        ((8.0, 9.0, 1.0, 2.0), 1),
-        ((0.0, 5.6, 1.0, 2.0), 1),
-        ((0.0, 5.4, 1.0, 2.0), 3),  # above their middle, 1.5, but by less than four times what lies between them
-        ((0.0, 0.0, 2.0, 1.0), 2),
-        ((-1.0, -9.0, -3.0, -3.0), 0),
+        ((9.0, 8.0, 1.0, 2.0, 1.0, 1.0), 0),  # far above
+        ((8.0, 9.0, 1.0, 2.0, 1.0, 1.0), 1),
+        ((0.0, 3.6, 1.0, 2.0, 1.0, 1.0), 1),
+        ((0.0, 3.4, 1.0, 2.0, 1.0, 1.0), 3),  # above all, but not further above their middle, 0.5, than 3
+        ((0.0, 3.6, 2.0, 1.0, 1.0, 1.0), 1),
+        ((0.0, 3.4, 2.0, 1.0, 1.0, 1.0), 2),
+        ((-1.0, -9.0, -3.0, -3.0, -3.0, -3.0), 0),
     ],
 )
 def test_it_begins_where_the_first_losses_say(losses: tuple[float, ...], expected: int) -> None:
-    shape = (1, 4, 4)
+    shape = (3, 4, 4)
     image = random_image(shape, margin=0.2)
     replies = iter(losses)
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=5)
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
     above = signs(asked_images(exchanges), image)
-    # The next flips the whole: what it is the complement of is where the search stands.
-    np.testing.assert_array_equal(above[-1], ~above[expected])
+    # The next flips a channel of a pattern, and a quarter of one where the channels have been flipped already.
+    assert (above[-1] != above[expected]).sum() == (16 if expected < 2 else 4)
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        np.repeat([3.0, -2.0, -1.0], 4).reshape(3, 2, 2) / 4,  # of the channels
+        np.array([[[3.0, -3.0], [2.0, -2.0]]]),  # of the only channel's quarters
+    ],
+)
+def test_uniform_corners_that_are_equally_good_by_chance_do_not_make_a_pattern_the_start(effects: Exact) -> None:
+    """What the blocks bring cancels out between -eps and +eps everywhere, but it is not small."""
+    image = random_image((len(effects), 4, 4), margin=0.2)
+
+    def share_above(shown: Pixels) -> Exact:
+        """Of the pixels of each quarter of each channel."""
+        share: Exact = signs(shown, image).reshape(-1, 2, 2, 2, 2).mean(axis=(2, 4))
+        return share
+
+    def patterned(shown: Pixels) -> bool:
+        return bool(((share_above(shown) > 0) & (share_above(shown) < 1)).all())
+
+    def loss(shown: Pixels) -> float:
+        return 5.0 if patterned(shown) else float((effects * share_above(shown)).sum())
+
+    asked = asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=10))
+    assert patterned(asked[0])
+    assert not any(map(patterned, asked[2:]))
 
 
 @pytest.mark.parametrize(("start", "uniform"), [("uniform", True), ("pattern", False)])
@@ -170,7 +203,8 @@ def test_a_start_that_is_chosen_asks_for_no_other(start: str, uniform: bool) -> 
     exchanges = converse(Thrift(start), scene_of(image, EPS), lambda _: 0.0, asks=3)  # type: ignore[arg-type]
     above = signs(asked_images(exchanges), image)
     assert [corner.all() or not corner.any() for corner in above[:2]] == [uniform] * 2
-    np.testing.assert_array_equal(above[2], ~above[0])
+    whole = 1 if uniform else 2  # the query that flips the whole of the first
+    np.testing.assert_array_equal(above[whole], ~above[0])
 
 
 def test_a_seed_decides_everything_and_nothing_leaves_the_ball() -> None:

@@ -27,9 +27,7 @@ from parsimon.threat import Loss
 
 Start = Literal["best", "uniform", "pattern"]
 
-# A pattern is searched from where its loss lies more than so many times as far above the middle of those of the two
-# uniform corners as these are apart. On standard networks most are far above, on adversarially trained ones far below.
-_FAR_ABOVE = 4
+_ENOUGH = 3  # blocks whose effects, added up, are not small by chance: three channels, or quarters of fewer
 _SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
 
 
@@ -51,8 +49,8 @@ class Thrift(Attack):
     It climbs the margin loss to leave a class, and cross-entropy to reach one.
 
     Attributes:
-        start: Where the search begins: `best` by a query each, `uniform` (-eps or +eps everywhere) or `pattern`
-            (the checkerboard or stripes).
+        start: Where the search begins: `best` by a query each, `uniform` (-eps everywhere) or `pattern` (the
+            checkerboard or stripes).
         deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
     """
 
@@ -67,19 +65,26 @@ class Thrift(Attack):
         return "cross-entropy" if targeted else "margin"
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
-        channels, height, width = scene.shape
+        _, height, width = scene.shape
         grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
-        best = yield from self._first(grid, rng)
+        levels = _levels(max(height, width))
+        best, known = yield from self._first(grid, levels, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
-            known = np.full((1, 1, channels), np.nan)
-            for across in _levels(max(height, width)):
-                best, known = yield from self._level(grid, across, best, known, rng)
+            for across in levels:
+                if across > len(known):  # what the start has asked for is not asked for again
+                    best, known = yield from self._level(grid, across, best, known, rng)
+            best, known = yield from self._level(grid, 1, best, _unknown(grid), rng)
             if best.loss == before:
                 return
 
-    def _first(self, grid: Grid, rng: np.random.Generator) -> Generator[Ask, Reply, _Tried]:
-        """The corner to begin with."""
+    def _first(
+        self, grid: Grid, levels: list[int], rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        """The corner to begin with, its channels flipped where that helps, and what a flip of each of them brings.
+
+        With fewer than three channels, their quarters too.
+        """
         height, width, channels = grid.cells
         row, column = np.ogrid[:height, :width]
         side = max(1, min(height, width) // _SQUARES_ACROSS)
@@ -87,13 +92,24 @@ class Thrift(Attack):
         stripes = rng.random((1, width, channels)) < 0.5  # Square's
         patterns: list[_Tried] = []
         if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
-            patterns = yield from _try_all(grid, checkerboard, stripes)
-        if self.start == "pattern":
-            return max(patterns, key=_loss)
-        uniform = yield from _try_all(grid, np.False_, np.True_)
-        low, high = (each.loss for each in uniform)
-        far = (low + high) / 2 + _FAR_ABOVE * abs(high - low)
-        return max([each for each in patterns if each.loss > far] or uniform, key=_loss)
+            for pattern in (checkerboard, stripes):
+                patterns += [(yield from _try(grid, np.broadcast_to(pattern, grid.cells)))]
+        if self.start != "pattern":
+            best = yield from _try(grid, np.zeros(grid.cells, bool))
+            known = _unknown(grid)
+            for across in levels:
+                best, known = yield from self._level(grid, across, best, known, rng)
+                if known.size >= _ENOUGH:
+                    break
+            # Were flips to add up, the corners made of these blocks would lie between the best and so much below it. A
+            # pattern has to lie further above their middle than they are apart: on standard networks most do by far,
+            # and on adversarially trained ones hardly any does.
+            apart = -float(known.sum())
+            patterns = [each for each in patterns if each.loss > best.loss + apart / 2]
+            if not patterns:
+                return best, known
+        best = max(patterns, key=lambda tried: tried.loss)
+        return (yield from self._level(grid, 1, best, _unknown(grid), rng))
 
     def _level(
         self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
@@ -127,15 +143,9 @@ def _try(grid: Grid, corner: Mask) -> Generator[Ask, Reply, _Tried]:
     return _Tried(corner, float(reply.loss[0]))
 
 
-def _try_all(grid: Grid, *corners: Mask | np.bool_) -> Generator[Ask, Reply, list[_Tried]]:
-    tried = []
-    for corner in corners:
-        tried += [(yield from _try(grid, np.broadcast_to(corner, grid.cells)))]
-    return tried
-
-
-def _loss(tried: _Tried) -> float:
-    return tried.loss
+def _unknown(grid: Grid) -> Effects:
+    """What flipping the whole of each channel brings, before it has been asked for."""
+    return np.full((1, 1, grid.cells[-1]), np.nan)
 
 
 def _levels(side: int) -> list[int]:
