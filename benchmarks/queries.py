@@ -91,8 +91,6 @@ def measure(setting: Setting, images: int, first: int, seeds: int, parts: bool, 
     """The queries of each attack on each image with each seed."""
     data = open_data_for(setting.model, setting.data, None)
     settings = Settings(budget=setting.budget, progress=False, targets=setting.targets, at_most=images)
-    # Batches are filled up to their shape, and the last images that hold out would pay for rows that nobody asked for.
-    settings["batch_size"] = 4 if setting.large else 16
     pictures, labels = data.images, np.asarray(data.labels)
     if first:
         pictures, labels = pictures[first:], labels[first:]

@@ -1,6 +1,6 @@
 """The images in work: what their searches ask is drawn in batches, and what the model says of a batch is told to them.
 
-Nothing here calls the model, so that all of it can be done beside a call.
+This is the half of the engine that counts. Nothing here calls the model, so that all of it can be done beside a call.
 """
 
 from __future__ import annotations
