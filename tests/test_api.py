@@ -337,6 +337,32 @@ def test_how_images_are_batched_changes_nothing(settings: dict[str, Any]) -> Non
     same(attack_exactly(**settings), crowd)
 
 
+@pytest.mark.parametrize(
+    ("images", "side", "settings", "expected"),
+    [
+        (511, 4, {}, 64),
+        (512, 4, {}, 128),
+        (1100, 4, {}, 256),
+        (1100, 4, {"at_most": 600}, 128),
+        (1100, 4, {"batch_size": 32}, 32),
+        (1100, 4, {"in_flight": 100}, 64),
+        (512, 64, {}, 64),  # twice as many would be too large together
+    ],
+)
+def test_many_small_images_are_shown_in_larger_batches(
+    images: int, side: int, settings: dict[str, Any], expected: int
+) -> None:
+    pixels = np.full((images, 3, side, side), 0.5, np.float32)
+    shown: list[int] = []
+
+    def model(batch: Pixels) -> Pixels:
+        shown.append(len(batch))
+        return np.tile(np.float32([2, 0]), (len(batch), 1))
+
+    result = parsimon.attack(model, pixels, np.zeros(images, int), 0.1, attack="random", budget=2, **settings)
+    assert max(shown[-result.tally.calls :]) == expected
+
+
 def test_the_attack_may_be_chosen(bundled: Bundled) -> None:
     images, labels = bundled.images[:4], bundled.labels[:4]
     published = parsimon.Parsimonious(behaviour="published", block=8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,28 @@ def test_every_call_has_the_same_shape_and_every_row_its_own_result(count: int) 
     np.testing.assert_array_equal(in_pieces(run, images, 4, np), images.sum(axis=1))
     assert set(shapes) == {(4, 3)}
     assert len(shapes) == -(-count // 4)
+
+
+def test_calls_may_be_made_side_by_side() -> None:
+    meeting = Barrier(2, timeout=30)
+
+    def run(images: Any) -> Any:
+        meeting.wait()
+        return images.sum(axis=1)
+
+    images = np.arange(21).reshape(7, 3)
+    with ThreadPoolExecutor(2) as pool:
+        np.testing.assert_array_equal(in_pieces(run, images, 4, np, pool.map), images.sum(axis=1))
+
+
+def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = zoo.images()[0][:70]
+    expected = as_oracle("robust")(images)
+    for cores in ("1", "2", "3"):
+        monkeypatch.setenv("OMP_NUM_THREADS", cores)
+        oracle: Any = as_oracle("robust")
+        np.testing.assert_array_equal(oracle(images), expected)
+        assert oracle.way == "ONNX Runtime on CPU, one core a call"
 
 
 @pytest.mark.parametrize("kind", ["ONNX Runtime", "torch"])

@@ -36,6 +36,7 @@ class Prepared:
     classes: int
     confidence: NDArray[np.float64]  # its probability of the predicted class
     way: str | None = None  # how it is run, where it tells
+    values: int = 0  # of an image; 0 where none was looked at
 
     @property
     def accuracy(self) -> float:
@@ -67,7 +68,7 @@ def prepare(
         predicted[start:stop] = scores.argmax(axis=1)
         confidence[start:stop] = threat.confidence(scores)
     correct = predicted == (predicted if labels is None else labels)
-    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None))
+    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None), pixels[0].size)
 
 
 def check_batch_size(batch_size: int) -> None:

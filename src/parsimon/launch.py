@@ -31,6 +31,9 @@ from parsimon.workers import Driver, Plan, crew_for
 # Told of each model call: the attack, on how many images it is, and what the call has brought.
 Watch = Callable[[str, int, Step], None]
 
+_FEW, _MANY = 64, 256  # images in a batch
+_VALUES = 2**20  # of the images of a larger batch on a CPU
+
 
 class Means(TypedDict, total=False):
     """With what a run is made. None of it changes a result, and all of it may be left out."""
@@ -88,8 +91,10 @@ def launch(
     """
     oracle = as_oracle(model)
     source = as_images(images)
+    on_cpu = str(oracle.device) == "cpu"
+    enlarge = on_cpu and batch_size is None and in_flight is None
     if batch_size is None:
-        batch_size = 64 if str(oracle.device) == "cpu" else 256
+        batch_size = _FEW if on_cpu else _MANY
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
     if scores is None:
         threat = replace(threat, scores=checks.scores_kind(oracle, source, batch_size))
@@ -98,7 +103,8 @@ def launch(
     for each in threats.values():
         checks.check_threat(oracle, each)
     plans = {name: Plan(attacks[name], threats[name], budget, seed, batch_size, room) for name in attacks}
-    engines = {name: plan.engine(oracle) for name, plan in plans.items()}
+    for plan in plans.values():
+        plan.engine(oracle)  # which says what is wrong with the settings before anything is computed
     many = crew_for(model, workers, ray)
 
     as_predicted = isinstance(labels, str) and labels == "predicted"
@@ -119,11 +125,16 @@ def launch(
     with many as crew, open_store() as store:
         if store is not None:
             _hold(store, prepared, truth, chosen)
-        if crew is not None:  # each must be able to fill its batches, unless the user has set what there is room for
-            room = max(batch_size if in_flight is None else 1, room // len(crew.workers))
+        crowd = 1 if crew is None else len(crew.workers)
+        if enlarge:
+            batch_size = _enlarged(batch_size, len(chosen) // crowd, prepared.values)
+            room = max(room, 4 * crowd * batch_size)
+        # Each worker must be able to fill its batches, unless the user has set what there is room for.
+        room = max(batch_size if in_flight is None else 1, room // crowd)
+        plans = {name: replace(plan, batch_size=batch_size, in_flight=room) for name, plan in plans.items()}
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-            runner: Runner = engines[name] if crew is None else Driver(crew, replace(plans[name], in_flight=room))
+            runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
             with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as line:
                 told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
                 ended = _attack_all(runner, name, chosen, source, goals, store, told)
@@ -152,6 +163,16 @@ class _Tasks(Sequence[Task]):
     def __getitem__(self, place: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
         index = self._indices[place]
         return Task(index, np.asarray(self._source[index]), int(self._goals[index]), self._told.get(index))
+
+
+def _enlarged(batch_size: int, images: int, values: int) -> int:
+    """A larger batch, where many images of few values are attacked: what it costs beside the model is shared by more.
+
+    Four batches are to be in work at once, so that the model never waits for questions.
+    """
+    while 2 * batch_size <= _MANY and 8 * batch_size <= images and 2 * batch_size * values <= _VALUES:
+        batch_size *= 2
+    return batch_size
 
 
 def _attack_all(

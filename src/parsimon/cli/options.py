@@ -58,7 +58,9 @@ PREPROCESS = click.option(
     help="For pictures: resize=256,crop=224,interpolation=bicubic, as the model's card says. "
     "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
 )
-BATCH_SIZE = click.option("--batch-size", type=int, help="Images in a batch. [default: 64 on a CPU, 256 elsewhere]")
+BATCH_SIZE = click.option(
+    "--batch-size", type=int, help="Images in a batch. [default: 256; on a CPU, 64 to 256 by the number of images]"
+)
 HOW_TO_ATTACK = (
     MODEL,
     DATA,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from parsimon.oracles.pieces import images_per_call, in_pieces
 from parsimon.oracles.torch import TorchOracle
 from parsimon.protocol import Slope
 
-_AT_MOST = 16  # images in a call on a processor, where the runtime takes no less time for each of more
+_AT_MOST = 8  # images in a call on a processor, where the runtime takes no less time for each of more
 
 
 class SessionOracle:
@@ -30,8 +31,10 @@ class SessionOracle:
     namespace = numpy_namespace
     device = "cpu"
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, at_once: int = 1) -> None:
+        """`at_once`: calls to make side by side, where a batch takes several."""
         self._session = session
+        self._map = map if at_once == 1 else ThreadPoolExecutor(at_once, "parsimon").map
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
             found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
@@ -59,7 +62,7 @@ class SessionOracle:
         if self.fixed_batch:
             return self._run(images)
         size = self._images_per_call or images_per_call(images.shape[1:], _AT_MOST)
-        scores: NDArray[Any] = in_pieces(self._run, images, size, self.namespace)
+        scores: NDArray[Any] = in_pieces(self._run, images, size, self.namespace, self._map)
         return scores
 
     def _run(self, images: NDArray[np.float32]) -> NDArray[Any]:
@@ -69,13 +72,24 @@ class SessionOracle:
 class OnnxOracle(SessionOracle):
     """Shows images to the model in a file.
 
+    On a processor, a call of small images does not keep several cores busy, so each core gets a call of its own. A
+    score is then always computed by one thread, on however many cores the rest is.
+
     Gradients come from a twin in torch, on the CPU, which is made when the first one is asked for.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(_open(path))
+        cores = _cores()
+        super().__init__(_open(path, cores))
+        self._core_a_call = self._on_cpu and _small(self.image_shape)
+        if self._core_a_call:
+            super().__init__(_open(path, threads=1), at_once=cores)
         self._path = path
         self._twin_agrees = False
+
+    @property
+    def way(self) -> str:
+        return super().way + (", one core a call" if self._core_a_call else "")
 
     def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         scores, gradients = self._twin.pull_back(self._twin.namespace.asarray(images), slope)
@@ -106,7 +120,19 @@ def as_module(path: Path) -> Any:
     return OnnxModule(onnx.load(str(path)))
 
 
-def _open(path: Path) -> Any:
+def _cores() -> int:
+    """How many there are for the model, or as many as OMP_NUM_THREADS allows, which the runtime alone does not heed."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(os.environ.get("OMP_NUM_THREADS", available))
+
+
+def _small(shape: tuple[int | None, ...]) -> bool:
+    """Whether as many images of a shape fit into a call as may be in one."""
+    sides = tuple(side for side in shape if side is not None)
+    return sides == shape and images_per_call(sides, _AT_MOST) == _AT_MOST
+
+
+def _open(path: Path, threads: int) -> Any:
     runtime = require("onnxruntime", "onnx")
     if not path.is_file():
         raise ModelError(f"there is no model file {path}: give the path of an ONNX file")
@@ -116,8 +142,7 @@ def _open(path: Path) -> Any:
             "model with torch.onnx.export, or build it in Python and pass the torch module."
         )
     options = runtime.SessionOptions()
-    # The runtime has threads of its own, which do not heed what every other framework does.
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    options.intra_op_num_threads = threads
     try:
         return runtime.InferenceSession(str(path), options, providers=_exact(runtime.get_available_providers()))
     except Exception as error:  # the runtime's errors have no common base of their own

@@ -7,7 +7,7 @@ row's scores depend neither on how many images are asked about together nor on w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _VALUES = 2**18  # of a call's images together: more do not run faster on a core
@@ -23,11 +23,20 @@ def images_per_call(shape: tuple[int, ...], at_most: int) -> int:
     return max(_AT_LEAST, min(at_most, 1 << fitting))
 
 
-def in_pieces(run: Callable[[Any], Any], images: Any, size: int, namespace: Any) -> Any:
-    """What `run` makes of the images, in calls with `size` images each, the last one filled with copies."""
+def in_pieces(
+    run: Callable[[Any], Any],
+    images: Any,
+    size: int,
+    namespace: Any,
+    run_all: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
+) -> Any:
+    """What `run` makes of the images, in calls with `size` images each, the last one filled with copies.
+
+    `run_all` makes the calls; like `map`, it gives their results in order.
+    """
     pieces = [images[start : start + size] for start in range(0, len(images), size)]
     missing = size * len(pieces) - len(images)
     if missing:
         pieces[-1] = namespace.concat([pieces[-1], *[images[:1]] * missing])
-    results = [run(piece) for piece in pieces]
+    results = list(run_all(run, pieces))
     return (namespace.concat(results) if len(results) > 1 else results[0])[: len(images)]
