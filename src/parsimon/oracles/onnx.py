@@ -89,7 +89,7 @@ class OnnxOracle(SessionOracle):
 
     @property
     def way(self) -> str:
-        return super().way + (", one core a call" if self._core_a_call else "")
+        return "ONNX Runtime, a core a call" if self._core_a_call else super().way
 
     def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         scores, gradients = self._twin.pull_back(self._twin.namespace.asarray(images), slope)
