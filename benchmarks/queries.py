@@ -83,6 +83,7 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     if parts:
         attacks["Thrift, start=uniform"] = Thrift(start="uniform"), None
         attacks["Thrift, deduce=false"] = Thrift(deduce=False), None
+        attacks["Thrift, centre=false"] = Thrift(centre=False), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks
 

@@ -110,6 +110,23 @@ def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape:
             del flipped[: len(level)]
 
 
+@pytest.mark.parametrize("centre", [True, False])
+def test_blocks_are_taken_from_the_middle_outwards_the_quarters_of_one_together(centre: bool) -> None:
+    shape = (3, 16, 16)
+    image = random_image(shape, margin=0.2)
+    attack = Thrift("uniform", deduce=False, centre=centre)
+    exchanges = converse(attack, scene_of(image, EPS), linear_loss(-np.ones(shape)), asks=1 + 3 * (1 + 4 + 16 + 64))
+    above = signs(asked_images(exchanges), image)[1:]  # of a loss that no flip raises: the flipped blocks
+    parents = []  # of each four, row and column from the middle
+    for four in above[3 * (1 + 4 + 16) :].reshape(-1, 4, *shape).any(axis=1):
+        _, rows, columns = four.nonzero()
+        assert len(rows) == np.ptp(rows) ** 2 + 2 * np.ptp(rows) + 1 == 16
+        parents.append((rows.mean() - 7.5, columns.mean() - 7.5))
+    distances = np.hypot(*np.transpose(parents)).round(6)
+    assert (np.diff(distances) >= 0).all() == centre
+    assert len(set(parents)) == 16
+
+
 def brute_force(shape: Shape, image: Pixels, weights: Exact) -> float:
     """The highest value over all corners."""
     low, high = (np.clip(image + sign * np.float32(EPS), 0, 1) for sign in (-1, 1))

@@ -143,9 +143,7 @@ def test_an_onnx_file_is_run_where_single_precision_is_kept(available: list[str]
 
 def test_a_table_says_how_the_model_was_run() -> None:
     images, labels = (array[:4] for array in zoo.images())
-    assert "Model run by ONNX Runtime, a core a call." in str(
-        parsimon.attack("robust", images, labels, 0.03, budget=5)
-    )
+    assert "Model run by ONNX Runtime, a core a call." in str(parsimon.attack("robust", images, labels, 0.03, budget=5))
     function = parsimon.attack(as_oracle("robust").__call__, images, labels, 0.03, budget=5)
     assert "Model run by" not in str(function)
 

@@ -1,11 +1,12 @@
 """Thrift: this project's successor of the search of Moon, An and Song (ICML 2019), within its idea.
 
-Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Three
+Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Four
 things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
 
 - the first corner is the best of a few. A fine checkerboard often fools a network of standard training at once, and is
   a better place to search from, as stripes can be; adversarially trained networks hardly notice either;
 - a block is flipped by one query and kept if the loss has risen: no block is asked about to rank it;
+- of each level the blocks in the middle of the image are flipped first, since that is where a picture shows its object;
 - flips nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
   quarter it is known without a query, and it is asked about only where that promises a gain.
 """
@@ -52,10 +53,12 @@ class Thrift(Attack):
         start: Where the search begins: `best` by a query each, `uniform` (-eps everywhere) or `pattern` (the
             checkerboard or stripes).
         deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
+        centre: Whether the blocks of a level are taken from the middle of the image outwards, not in random order.
     """
 
     start: Start = "best"
     deduce: bool = True
+    centre: bool = True
 
     def __post_init__(self) -> None:
         if self.start not in get_args(Start):
@@ -118,7 +121,11 @@ class Thrift(Attack):
         height, width, channels = grid.cells
         rows, columns = ([part * side // across for part in range(across + 1)] for side in (height, width))
         effects = np.zeros((across, across, channels))
-        for row, column, channel in rng.permutation(list(np.ndindex(parents.shape))).tolist():
+        order = rng.permutation(list(np.ndindex(parents.shape)))
+        if self.centre:
+            from_centre = np.square(2 * order[:, :2] + 1 - len(parents)).sum(axis=1)
+            order = order[from_centre.argsort(kind="stable")]
+        for row, column, channel in order.tolist():
             quarters = _quarters(row, column, rows, columns, across // len(parents))
             left = parents[row, column, channel]  # what those of them bring together that have not been asked for
             for asked, number in enumerate(rng.permutation(len(quarters)).tolist()):
