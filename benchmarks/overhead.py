@@ -2,8 +2,9 @@
 
     python benchmarks/overhead.py [attack ...]
 
-256 images are attacked at once. Every row that a search asked for is also shown to the same oracle in full batches
-and nothing but that, in the same run and in turns with the attack, so that both see the same state of the machine.
+512 images are attacked at once, in batches as large as they are by default for so many. Every row that a search asked
+for is also shown to the same oracle in full batches and nothing but that, in the same run and in turns with the attack,
+so that both see the same state of the machine.
 """
 
 from __future__ import annotations
@@ -24,19 +25,18 @@ from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle, as_oracle
 from parsimon.protocol import Oracle, Task
 
-IMAGES = 256
+IMAGES, BATCH = 512, 256
 
 
 class InTurns:
     """An oracle whose rows are shown again, in full batches, between the engine's steps."""
 
-    def __init__(self, oracle: Oracle, batch_size: int) -> None:
+    def __init__(self, oracle: Oracle) -> None:
         self.namespace, self.device, self.fixed_batch = oracle.namespace, oracle.device, oracle.fixed_batch
         self._oracle = oracle
         self._shown: deque[NDArray[np.float32]] = deque()
         self._rows_before = self._filled = 0
         self._buffer: NDArray[np.float32] | None = None
-        self._batch_size = batch_size
         self.bare_seconds = self.aside_seconds = 0.0
         self.bare_rows = 0
 
@@ -50,17 +50,17 @@ class InTurns:
         rows = self._shown.popleft()[: step.tally.rows - self._rows_before]
         self._rows_before = step.tally.rows
         if self._buffer is None:
-            self._buffer = np.empty((self._batch_size, *rows.shape[1:]), np.float32)
+            self._buffer = np.empty((BATCH, *rows.shape[1:]), np.float32)
         while len(rows):
-            taken = rows[: self._batch_size - self._filled]
+            taken = rows[: BATCH - self._filled]
             self._buffer[self._filled : self._filled + len(taken)] = taken
             self._filled += len(taken)
             rows = rows[len(taken) :]
-            if self._filled == self._batch_size:
+            if self._filled == BATCH:
                 start = time.perf_counter()
                 self._oracle(self._buffer)
                 self.bare_seconds += time.perf_counter() - start
-                self.bare_rows += self._batch_size
+                self.bare_rows += BATCH
                 self._filled = 0
         self.aside_seconds += time.perf_counter() - began
 
@@ -73,24 +73,24 @@ def perceptron(hidden: int = 352, classes: int = 10) -> CallableOracle:
     return CallableOracle(lambda images: np.maximum((images.reshape(len(images), -1) - 0.5) @ first, 0) @ second)
 
 
-def measure(name: str, attack_name: str, oracle: Oracle, batch_size: int, eps: float, budget: int) -> None:
+def measure(name: str, attack_name: str, oracle: Oracle, eps: float, budget: int) -> None:
     images, _ = zoo.images()
     # What the model sees is taken for the truth, so that any network can be attacked on any images.
     truth = np.concatenate(
-        [classify(oracle, images[at : at + batch_size], batch_size).argmax(1) for at in range(0, IMAGES, batch_size)]
+        [classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, IMAGES, BATCH)]
     )
     tasks = [Task(index, images[index], int(truth[index])) for index in range(IMAGES)]
-    in_turns = InTurns(oracle, batch_size)
+    in_turns = InTurns(oracle)
     attack = open_attack(attack_name)
     threat = Threat(eps, loss=attack.own_loss(targeted=False))
-    engine = Engine(attack, in_turns, threat, budget=budget, batch_size=batch_size, in_flight=IMAGES)
+    engine = Engine(attack, in_turns, threat, budget=budget, batch_size=BATCH, in_flight=IMAGES)
     began = time.perf_counter()
     outcomes = list(engine.run(tasks, in_turns.show_again))
     whole = time.perf_counter() - began - in_turns.aside_seconds
     bare = in_turns.bare_seconds * engine.tally.rows / in_turns.bare_rows
     rows = engine.tally.rows
     print(
-        f"{attack_name} on the {name}: batch {batch_size}, {len(outcomes)} images, {rows:,} rows, "
+        f"{attack_name} on the {name}: batch {BATCH}, {len(outcomes)} images, {rows:,} rows, "
         f"{1e3 * bare / rows:.4f} ms an image bare; "
         f"attack {whole:.1f} s over {bare:.1f} s bare = {whole / bare:.3f}; batch fill {engine.tally.fill:.1%}",
         flush=True,
@@ -99,9 +99,9 @@ def measure(name: str, attack_name: str, oracle: Oracle, batch_size: int, eps: f
 
 def main() -> None:
     for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
-        measure("bundled network", name, as_oracle(zoo.path("robust")), 64, 8 / 255, 300)
+        measure("bundled network", name, as_oracle(zoo.path("robust")), 8 / 255, 300)
     if not sys.argv[1:]:
-        measure("perceptron", "parsimonious", perceptron(), 128, 1 / 255, 1000)
+        measure("perceptron", "parsimonious", perceptron(), 1 / 255, 1000)
 
 
 if __name__ == "__main__":

@@ -340,13 +340,13 @@ def test_how_images_are_batched_changes_nothing(settings: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("images", "side", "settings", "expected"),
     [
-        (511, 4, {}, 64),
-        (512, 4, {}, 128),
-        (1100, 4, {}, 256),
-        (1100, 4, {"at_most": 600}, 128),
-        (1100, 4, {"batch_size": 32}, 32),
-        (1100, 4, {"in_flight": 100}, 64),
-        (512, 64, {}, 64),  # twice as many would be too large together
+        (255, 4, {}, 64),
+        (256, 4, {}, 128),
+        (600, 4, {}, 256),
+        (600, 4, {"at_most": 300}, 128),
+        (600, 4, {"batch_size": 32}, 32),
+        (600, 4, {"in_flight": 100}, 64),
+        (256, 64, {}, 64),  # twice as many would be too large together
     ],
 )
 def test_many_small_images_are_shown_in_larger_batches(

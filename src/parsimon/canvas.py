@@ -44,7 +44,8 @@ class Canvas:
         self._xp, self._device = oracle.namespace, oracle.device
         kwargs = {"dtype": self._xp.float32, "device": self._device}
         self._extremes = self._xp.empty((2, places, self._pixels), **kwargs)  # the ball's lowest and highest image
-        self._drawn = self._xp.empty((places, self._pixels), **kwargs)
+        # Zeros, since a batch may be filled up with a place whose search asks for no flips, so that nothing is drawn.
+        self._drawn = self._xp.zeros((places, self._pixels), **kwargs)
         self._base: list[_Base | None] = [None] * places  # what is drawn
         self._atlas = _Atlas()
 
@@ -53,8 +54,6 @@ class Canvas:
         low, high = self._threat.bounds(image)
         self._extremes[0, place, :] = self._asarray(low.reshape(-1))
         self._extremes[1, place, :] = self._asarray(high.reshape(-1))
-        # A part of a search that asks for images alone is drawn over, but must not be uninitialised memory until then.
-        self._drawn[place, :] = self._extremes[0, place, :]
         self._base[place] = None
 
     def draw(self, parts: Sequence[Part], rows: int) -> tuple[Any, NDArray[np.bool_] | None]:

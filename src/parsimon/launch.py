@@ -128,7 +128,7 @@ def launch(
         crowd = 1 if crew is None else len(crew.workers)
         if enlarge:
             batch_size = _enlarged(batch_size, len(chosen) // crowd, prepared.values)
-            room = max(room, 4 * crowd * batch_size)
+            room = max(room, 2 * crowd * batch_size)
         # Each worker must be able to fill its batches, unless the user has set what there is room for.
         room = max(batch_size if in_flight is None else 1, room // crowd)
         plans = {name: replace(plan, batch_size=batch_size, in_flight=room) for name, plan in plans.items()}
@@ -168,9 +168,9 @@ class _Tasks(Sequence[Task]):
 def _enlarged(batch_size: int, images: int, values: int) -> int:
     """A larger batch, where many images of few values are attacked: what it costs beside the model is shared by more.
 
-    Four batches are to be in work at once, so that the model never waits for questions.
+    There must be images for two, so that one can be drawn while the model looks at the other.
     """
-    while 2 * batch_size <= _MANY and 8 * batch_size <= images and 2 * batch_size * values <= _VALUES:
+    while 2 * batch_size <= _MANY and 4 * batch_size <= images and 2 * batch_size * values <= _VALUES:
         batch_size *= 2
     return batch_size
 
