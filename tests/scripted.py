@@ -1,0 +1,43 @@
+"""An attack that asks what it is told to, and a model of which every answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.protocol import Ask, Attack, Images, Outcome, Reply, Scene, Search
+
+SHAPE = (3, 8, 8)
+
+
+def results(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
+    return {outcome.index: outcome for outcome in outcomes}
+
+
+@dataclass(frozen=True)
+class Scripted(Attack):
+    """Asks what it is given to ask."""
+
+    asks: tuple[Ask, ...]
+    heard: list[Reply] = field(default_factory=list)
+
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        for ask in self.asks:
+            self.heard.append((yield ask))
+
+
+def grey(*levels: float, charged: bool = True, eligible_from: float = -math.inf, gradient: bool = False) -> Ask:
+    """A question about 2 x 2 images of one level each."""
+    return Ask(
+        Images(np.stack([np.full((1, 2, 2), level, np.float32) for level in levels])), charged, eligible_from, gradient
+    )
+
+
+def brightness(images: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Class 0 below a half, class 1 above; the untargeted margin loss of class 0 is the brightness minus a half."""
+    mean = images.mean(axis=(1, 2, 3), dtype=np.float64)
+    return np.stack([np.full(len(images), 0.5), mean], axis=1)
