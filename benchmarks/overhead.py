@@ -2,7 +2,7 @@
 
     python benchmarks/overhead.py [attack ...]
 
-512 images are attacked at once, in batches as large as they are by default for so many. Every row that a search asked
+1,024 images are attacked at once, in batches as large as they are by default for so many. Every row that a search asked
 for is also shown to the same oracle in full batches and nothing but that, in the same run and in turns with the attack,
 so that both see the same state of the machine.
 """
@@ -25,7 +25,7 @@ from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle, as_oracle
 from parsimon.protocol import Oracle, Task
 
-IMAGES, BATCH = 512, 256
+IMAGES, BATCH = 1024, 512
 
 
 class InTurns:
@@ -74,7 +74,7 @@ def perceptron(hidden: int = 352, classes: int = 10) -> CallableOracle:
 
 
 def measure(name: str, attack_name: str, oracle: Oracle, eps: float, budget: int) -> None:
-    images, _ = zoo.images()
+    images = np.resize(zoo.images()[0], (IMAGES, 3, 32, 32))
     # What the model sees is taken for the truth, so that any network can be attacked on any images.
     truth = np.concatenate(
         [classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, IMAGES, BATCH)]

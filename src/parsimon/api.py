@@ -25,7 +25,7 @@ class SharedSettings(Means, total=False):
             images are. `"logits"` by default. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         seed: Of the attack's random choices. An image's result depends on it and on the image's place in `images`.
-        batch_size: Images in a batch; 256 by default, but on a CPU only if many small images are attacked, else 64.
+        batch_size: Images in a batch; 256 by default; on a CPU 64 to 512, the more images there are.
         in_flight: Images attacked at once; it sets the memory that is used.
         workers: Processes to spread the work over; the model must then be given by its name or path. Results are the
             same. A script that uses this must start its work under `if __name__ == "__main__":`.

@@ -31,8 +31,10 @@ from parsimon.workers import Driver, Plan, crew_for
 # Told of each model call: the attack, on how many images it is, and what the call has brought.
 Watch = Callable[[str, int, Step], None]
 
-_FEW, _MANY = 64, 256  # images in a batch
-_VALUES = 2**20  # of the images of a larger batch on a CPU
+_BATCH = 256  # images on an accelerator
+_SMALL, _LARGE = 64, 512  # on a CPU
+# On a CPU, of a larger batch: the values of its images, and the queries of those in work, which searches may remember.
+_VALUES, _QUERIES = 2**21, 2**22
 
 
 class Means(TypedDict, total=False):
@@ -94,7 +96,7 @@ def launch(
     on_cpu = str(oracle.device) == "cpu"
     enlarge = on_cpu and batch_size is None and in_flight is None
     if batch_size is None:
-        batch_size = _FEW if on_cpu else _MANY
+        batch_size = _SMALL if on_cpu else _BATCH
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
     if scores is None:
         threat = replace(threat, scores=checks.scores_kind(oracle, source, batch_size))
@@ -127,7 +129,7 @@ def launch(
             _hold(store, prepared, truth, chosen)
         crowd = 1 if crew is None else len(crew.workers)
         if enlarge:
-            batch_size = _enlarged(batch_size, len(chosen) // crowd, prepared.values)
+            batch_size = _enlarged(len(chosen) // crowd, prepared.values, budget)
             room = max(room, 2 * crowd * batch_size)
         # Each worker must be able to fill its batches, unless the user has set what there is room for.
         room = max(batch_size if in_flight is None else 1, room // crowd)
@@ -165,14 +167,15 @@ class _Tasks(Sequence[Task]):
         return Task(index, np.asarray(self._source[index]), int(self._goals[index]), self._told.get(index))
 
 
-def _enlarged(batch_size: int, images: int, values: int) -> int:
-    """A larger batch, where many images of few values are attacked: what it costs beside the model is shared by more.
+def _enlarged(images: int, values: int, budget: int) -> int:
+    """The size of a batch on a CPU: larger for more images, since what it costs beside the model is shared by them.
 
     There must be images for two, so that one can be drawn while the model looks at the other.
     """
-    while 2 * batch_size <= _MANY and 4 * batch_size <= images and 2 * batch_size * values <= _VALUES:
-        batch_size *= 2
-    return batch_size
+    size = _SMALL
+    while size < _LARGE and 4 * size <= images and 2 * size * values <= _VALUES and 4 * size * budget <= _QUERIES:
+        size *= 2
+    return size
 
 
 def _attack_all(

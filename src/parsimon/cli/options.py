@@ -59,7 +59,7 @@ PREPROCESS = click.option(
     "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
 )
 BATCH_SIZE = click.option(
-    "--batch-size", type=int, help="Images in a batch. [default: 256; on a CPU, 64 to 256 by the number of images]"
+    "--batch-size", type=int, help="Images in a batch. [default: 256; on a CPU, 64 to 512 by the number of images]"
 )
 HOW_TO_ATTACK = (
     MODEL,
