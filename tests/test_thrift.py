@@ -118,7 +118,7 @@ def test_blocks_are_taken_from_the_middle_outwards_the_quarters_of_one_together(
     exchanges = converse(attack, scene_of(image, EPS), linear_loss(-np.ones(shape)), asks=1 + 3 * (1 + 4 + 16 + 64))
     above = signs(asked_images(exchanges), image)[1:]  # of a loss that no flip raises: the flipped blocks
     parents = []  # of each four, row and column from the middle
-    for four in above[3 * (1 + 4 + 16) :].reshape(-1, 4, *shape).any(axis=1):
+    for four in np.logical_or.reduce(above[3 * (1 + 4 + 16) :].reshape(-1, 4, *shape), axis=1):
         _, rows, columns = four.nonzero()
         assert len(rows) == np.ptp(rows) ** 2 + 2 * np.ptp(rows) + 1 == 16
         parents.append((rows.mean() - 7.5, columns.mean() - 7.5))
