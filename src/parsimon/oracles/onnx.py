@@ -82,7 +82,7 @@ class OnnxOracle(SessionOracle):
         cores = _cores()
         super().__init__(_open(path, cores))
         self._core_a_call = self._on_cpu and _small(self.image_shape)
-        if self._core_a_call:
+        if self._core_a_call and cores > 1:
             super().__init__(_open(path, threads=1), at_once=cores)
         self._path = path
         self._twin_agrees = False
@@ -123,7 +123,7 @@ def as_module(path: Path) -> Any:
 def _cores() -> int:
     """How many there are for the model, or as many as OMP_NUM_THREADS allows, which the runtime alone does not heed."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(os.environ.get("OMP_NUM_THREADS", available))
+    return int(os.environ.get("OMP_NUM_THREADS", 0)) or available
 
 
 def _small(shape: tuple[int | None, ...]) -> bool:
