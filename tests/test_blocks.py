@@ -45,6 +45,10 @@ def test_the_pixels_of_blocks_are_those_that_change_when_they_flip(grid: Grid) -
         alone = np.zeros(grid.count, np.bool_)
         alone[block] = True
         assert np.array_equal(np.sort(covered), np.flatnonzero(grid.stretch(alone)))
+        rows, columns, channels = grid.window(block)
+        window = np.zeros(grid.shape, np.bool_)
+        window[channels, rows, columns] = True
+        assert np.array_equal(window, grid.stretch(alone))
 
 
 @given(grids(), st.integers(0, 99))

@@ -73,7 +73,7 @@ def test_batches_show_what_was_asked_bit_for_bit(
             parts.append((place, points, start, stop))
             expected += [render(images[place], threat, points.point(number)) for number in range(start, stop)]
         rows = len(expected) + int(rng.integers(0, 3))
-        batch = np.asarray(canvas.draw(parts, rows)[0])
+        batch = np.asarray(canvas.draw(parts, rows, beside=False).images)
         assert batch.shape == (rows, *shape)
         assert np.array_equal(batch[: len(expected)], np.stack(expected))
         if eight_bit:
@@ -84,8 +84,8 @@ def test_images_are_rounded_to_eight_bits_where_that_is_asked() -> None:
     image = np.full((1, 2, 2), 0.3333, np.float32)
     canvas = Canvas((1, 2, 2), 1, Threat(0.1, eight_bit=True), ORACLES["numpy"])
     canvas.place(0, image)
-    drawn, _ = canvas.draw([(0, Images(image[None]), 0, 1)], 1)
-    assert np.array_equal(drawn, np.full((1, 1, 2, 2), np.float32(85) / np.float32(255)))
+    drawn = canvas.draw([(0, Images(image[None]), 0, 1)], 1, beside=False)
+    assert np.array_equal(drawn.images, np.full((1, 1, 2, 2), np.float32(85) / np.float32(255)))
 
 
 def test_a_corner_keeps_one_bit_for_each_block() -> None:

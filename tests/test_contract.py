@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from parsimon import InputError
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.named import open_attack
-from parsimon.blocks import first_grid
+from parsimon.blocks import Grid, first_grid
 from parsimon.engine import Engine
 from parsimon.protocol import Ask, Attack, Corners, Image, Images, Scene, Search
 from parsimon.testing import BUDGET, SHAPES, THREATS, Network, attack_contract, check_attack, clauses, tasks_for
@@ -242,9 +242,20 @@ class FlipsInPlace(Honest):
             base[rng.integers(grid.count)] ^= True
 
 
+class HidesWhereItPaints(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        channels, height, width = scene.shape
+        grid = Grid(scene.shape, (height, width), 1)
+        base = np.zeros(grid.count, np.bool_)
+        while True:
+            yield Ask(Corners(grid, base, changed=()))
+            base[rng.integers(channels)] ^= True
+
+
 @pytest.mark.parametrize(
     ("attack", "clause", "sentence"),
     [
+        (HidesWhereItPaints, clauses.tells_where_it_changes_a_set, "where it does not say so"),
         (LeavesTheBall, clauses.stays_in_the_ball, "leaves the ball"),
         (LeavesTheBallInItsLastQuestion, clauses.stays_in_the_ball, "leaves the ball"),
         (DrawsFromNumpy, clauses.is_deterministic_in_its_seed, "random state that all code shares"),
@@ -276,7 +287,7 @@ def test_a_broken_attack_breaks_its_clause_and_no_other(attack: type[Attack], cl
         (PeeksAtGradients, clauses.is_counted_exactly, "not a white-box attack"),
         (RefusesAll, clauses.takes_images_of_any_shape, r"fails on images of shape \(3, 8, 8\): InputError"),
         (WritesToItsImage, clauses.leaves_its_input_alone, "writes to its image"),
-        (SharesItsMemory, clauses.leaves_its_input_alone, "writes to what it has asked for"),
+        (SharesItsMemory, clauses.leaves_its_input_alone, "writes to what it asks for"),
         (FlipsInPlace, clauses.is_counted_exactly, "comes to another end under"),
         (FlipsInPlace, clauses.leaves_its_input_alone, "writes to what it has asked for"),
     ],

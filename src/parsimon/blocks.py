@@ -37,6 +37,11 @@ class Grid:
     def count(self) -> int:
         return math.prod(self.cells)
 
+    @property
+    def of_pixels(self) -> bool:
+        """Whether every pixel of the image is a block of its own."""
+        return self.block == 1 and self.noise == self.shape[1:]
+
     @lru_cache(maxsize=32)  # noqa: B019  (grids are few, and searches that share one compare it by `is`)
     def halved(self) -> Grid:
         """The grid of the next level: every block split in four (Algorithm 4)."""
@@ -51,7 +56,16 @@ class Grid:
 
     def stretch(self, members: Mask) -> Mask:
         """The image's pixels (channels, rows, columns) that a set of blocks covers, or each of several sets."""
+        if self.of_pixels:
+            return np.moveaxis(members.reshape(*members.shape[:-1], *self.cells), -1, -3)
         return members.take(self._tables.block_of_pixel, axis=-1).reshape(*members.shape[:-1], *self.shape)
+
+    def window(self, block: int) -> tuple[slice, slice, slice]:
+        """The rows, columns and channels of the image that a block covers."""
+        rows, columns = _edges(self)
+        cell, channel = divmod(block, self.shape[0])
+        down, along = divmod(cell, len(columns) - 1)
+        return slice(rows[down], rows[down + 1]), slice(columns[along], columns[along + 1]), slice(channel, channel + 1)
 
     @property
     def pixels_by_block(self) -> tuple[PixelIndex, NDArray[np.intp]]:
@@ -87,6 +101,16 @@ def _tables(grid: Grid) -> _Tables:
     lengths = np.bincount(block_of_pixel, minlength=grid.count)
     pixels = np.argsort(block_of_pixel, kind="stable")
     return _Tables(block_of_pixel, pixels, lengths)
+
+
+@lru_cache(maxsize=32)
+def _edges(grid: Grid) -> tuple[list[int], list[int]]:
+    """The image's rows and columns at which blocks begin, and the end of the last."""
+    height, width = (
+        [-(-start * side // noise) for start in range(0, noise + 1, grid.block)]
+        for side, noise in zip(grid.shape[1:], grid.noise, strict=True)
+    )
+    return height, width
 
 
 @lru_cache(maxsize=32)

@@ -25,16 +25,43 @@ _WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so ma
 Part = tuple[int, Corners | Images, int, int]  # a place, and the points start .. stop of what its search asks
 
 
+class Drawn(NamedTuple):
+    """Images to show to a model."""
+
+    images: Any
+    rows: NDArray[np.intp] | slice  # where among them the points lie that were asked for, one after another
+    outside: NDArray[np.bool_] | None  # which of those points lie outside their ball; None: none does
+
+
 def render(image: Image, threat: Threat, point: Point) -> Image:
     """One point as an image."""
     if isinstance(point, Corner):
-        low, high = threat.bounds(image)
-        return np.where(point.grid.stretch(point.members), high, low)
-    return to_eight_bit(point.pixels) if threat.eight_bit else point.pixels
+        return corner(point.grid, point.members, *threat.bounds(image))
+    return as_shown(point.pixels, threat)
+
+
+def corner(grid: Grid, members: Mask, low: Image, high: Image) -> Image:
+    """The corner of a set of blocks, between the lowest and the highest image of a ball."""
+    return np.where(grid.stretch(members), high, low)
+
+
+def as_shown(pixels: Image, threat: Threat) -> Image:
+    """Any images as the model is shown them."""
+    return to_eight_bit(pixels) if threat.eight_bit else pixels
+
+
+def check_shape(points: Images, shape: tuple[int, int, int]) -> None:
+    if points.pixels.shape[1:] != shape:
+        raise InputError(
+            f"the attack asks for images of shape {points.pixels.shape} about one of {shape}: it must ask for (number, "
+            "channels, rows, columns)"
+        )
 
 
 class Canvas:
     """A place for each image in flight, and the batches drawn from them."""
+
+    lends = False
 
     def __init__(self, shape: tuple[int, int, int], places: int, threat: Threat, oracle: Oracle) -> None:
         self._shape = shape
@@ -56,11 +83,8 @@ class Canvas:
         self._extremes[1, place, :] = self._asarray(high.reshape(-1))
         self._base[place] = None
 
-    def draw(self, parts: Sequence[Part], rows: int) -> tuple[Any, NDArray[np.bool_] | None]:
-        """A batch of `rows` images: the parts one after another, then copies of the first place as padding.
-
-        With it, which of the rows lie outside their ball; None where no part could.
-        """
+    def draw(self, parts: Sequence[Part], rows: int, *, beside: bool) -> Drawn:  # noqa: ARG002  (all is copied)
+        """A batch of `rows` images: the parts one after another, then copies of the first place as padding."""
         moves, flips = _Strokes([], [], []), _Strokes([], [], [])
         alone: dict[Grid, tuple[list[int], list[Mask]]] = {}  # bases without flips: where they go
         images: list[NDArray[np.float32]] = []
@@ -69,11 +93,7 @@ class Canvas:
         copied = False  # whether a row begins as a drawn base
         for place, points, start, stop in parts:
             if isinstance(points, Images):
-                if points.pixels.shape[1:] != self._shape:
-                    raise InputError(
-                        f"the attack asks for images of shape {points.pixels.shape} about one of {self._shape}: it "
-                        "must ask for (number, channels, rows, columns)"
-                    )
+                check_shape(points, self._shape)
                 images.append(points.pixels[start:stop])
                 rows_of_images += range(len(places), len(places) + stop - start)
             elif points.flips:
@@ -105,7 +125,7 @@ class Canvas:
             for where, pixels in made:
                 batch[self._asarray(np.array(where))] = pixels
         batch = self._xp.reshape(batch, (rows, *self._shape))
-        return batch, self._outside(batch, places) if images else None
+        return Drawn(batch, slice(asked), self._outside(batch, places)[:asked] if images else None)
 
     def _corners(self, places: list[int], grid: Grid, bases: list[Mask]) -> Any:
         """Corners drawn anew, all of them at once."""
@@ -114,8 +134,7 @@ class Canvas:
         return self._xp.where(self._asarray(grid.stretch(np.stack(bases)).reshape(len(places), -1)), high, low)
 
     def _shown(self, images: Sequence[NDArray[np.float32]]) -> Any:
-        pixels = np.concatenate(images).reshape(-1, self._pixels)
-        return self._asarray(to_eight_bit(pixels) if self._threat.eight_bit else pixels)
+        return self._asarray(as_shown(np.concatenate(images).reshape(-1, self._pixels), self._threat))
 
     def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
         low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))
@@ -124,7 +143,7 @@ class Canvas:
 
     def _move_base(self, place: int, points: Corners, moves: _Strokes) -> _Base:
         """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""
-        grid, base, _, moved = points
+        grid, base, moved = points.grid, points.base, points.moved
         drawn = self._base[place]
         if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
             self._base[place] = now = grid, base, drawn[2]

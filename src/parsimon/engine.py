@@ -6,6 +6,7 @@ order in which batches are filled change nothing in its result.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from parsimon.canvas import Canvas
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line
 from parsimon.flights import Answered, Batch, Flights, Turn
+from parsimon.large_canvas import LargeCanvas
 from parsimon.protocol import Attack, GradientOracle, Oracle, Outcome, RemoteModel, Scene, Task, Told, Traffic
 from parsimon.threat import Threat
 
@@ -62,6 +64,7 @@ class Step(NamedTuple):
 
 
 _SWITCH_SECONDS = 1e-4
+_LARGE = 2**13  # values of an image from which on a window of it is painted sooner than the whole of it
 Answer = TypeVar("Answer")
 
 
@@ -146,8 +149,13 @@ class Engine:
                 arrivals = _arriving(waiting, turn.free)
 
     def _flights(self, shape: tuple[int, int, int], places: int) -> Flights:
+        canvas: Canvas | LargeCanvas
+        if str(self._oracle.device) == "cpu" and math.prod(shape) >= _LARGE:
+            canvas = LargeCanvas(shape, places, self._batch_size, self.threat, self._oracle)
+        else:
+            canvas = Canvas(shape, places, self.threat, self._oracle)
         return Flights(
-            Canvas(shape, places, self.threat, self._oracle),
+            canvas,
             lambda task: self._attack.search(self._scene(task), np.random.default_rng([self._seed, task.index])),
             self.threat,
             places=places,
@@ -160,17 +168,16 @@ class Engine:
         return Scene(task.index, task.image, self.threat, self._budget)
 
     def _show(self, batch: Batch) -> Answered:
-        rows = len(batch.goals)
         if self._attack.white_box and batch.wants_gradients:
-            return Answered(batch, *self._pull_back(batch.images, batch.goals))
+            return Answered(batch, *self._pull_back(batch))
         with self._counting_traffic():
-            return Answered(batch, scores_of(self._oracle, batch.images)[:rows])
+            return Answered(batch, scores_of(self._oracle, batch.drawn.images)[batch.drawn.rows])
 
     def _news(self, turn: Turn, answered: Answered | None) -> Iterator[Outcome | Step]:
         """Count what has come of a turn, and tell of it."""
         self.tally.queries += turn.queries
         if answered is not None:
-            images, rows = len(answered.batch.images), len(answered.batch.goals)
+            images, rows = len(answered.batch.drawn.images), len(answered.batch.goals)
             self.tally.rows += rows
             self.tally.padding += images - rows
             self.tally.calls += 1
@@ -193,19 +200,19 @@ class Engine:
         finally:
             self.tally.traffic = (self.tally.traffic or Traffic()) + (self._remote.traffic - before)
 
-    def _pull_back(self, batch: Any, goals: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def _pull_back(self, batch: Batch) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""
-        rows = len(goals)
+        images, rows, _ = batch.drawn
 
         def slope(scores: NDArray[Any]) -> NDArray[np.float64]:
             of_all = np.zeros(scores.shape)
-            of_all[:rows] = self.threat.slope(scores[:rows], goals)
+            of_all[rows] = self.threat.slope(scores[rows], batch.goals)
             return of_all
 
         oracle = self._oracle
         assert isinstance(oracle, GradientOracle), "else it was refused in the beginning"
-        scores, gradients = _answered(lambda: oracle.pull_back(batch, slope), batch)
-        return _checked_scores(scores, len(batch))[:rows], gradients[:rows]
+        scores, gradients = _answered(lambda: oracle.pull_back(images, slope), images)
+        return _checked_scores(scores, len(images))[rows], gradients[rows]
 
 
 def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.canvas import Canvas
+from parsimon.canvas import Canvas, Drawn
 from parsimon.errors import InputError, ModelError
+from parsimon.large_canvas import LargeCanvas
 from parsimon.protocol import Ask, Ended, Outcome, Point, Reply, Search, Task, Told
 from parsimon.threat import Threat
 
@@ -92,12 +93,11 @@ _Part = tuple[_Flight, int, int]  # the points start .. stop of what a flight as
 
 
 class Batch(NamedTuple):
-    """Images to show to the model: those of the parts one after another, then what keeps the batch's shape."""
+    """Images to show to the model: those of the parts, and what keeps the batch's shape."""
 
     parts: list[_Part]
-    images: Any
+    drawn: Drawn
     goals: NDArray[np.intp]  # of the parts' images
-    outside: NDArray[np.bool_] | None  # which of those lie outside their balls; None: none does
 
     @property
     def wants_gradients(self) -> bool:
@@ -127,7 +127,7 @@ class Flights:
 
     def __init__(
         self,
-        canvas: Canvas,
+        canvas: Canvas | LargeCanvas,
         search: Callable[[Task], Search],
         threat: Threat,
         *,
@@ -153,7 +153,7 @@ class Flights:
             self._tell(answered)
         for task in arrivals:
             self._start(task)
-        batch = self._draw() if self._ready and (not full or self._can_fill()) else None
+        batch = self._draw(beside=full) if self._ready and (not full or self._can_fill()) else None
         return Turn(self._ended, self._told, self._queries, batch, len(self._free))
 
     def interrupted(self) -> Iterator[Outcome]:
@@ -186,29 +186,34 @@ class Flights:
             ended = flight.answer(part, self._budget)
         return ended
 
+    @property
+    def _at_once(self) -> int:
+        """Points of one search in a batch. If it is one of each, the canvas may lend what it has drawn, uncopied."""
+        return 1 if self._canvas.lends and len(self._ready) >= self._batch_size // 4 else self._batch_size
+
     def _can_fill(self) -> bool:
-        room = self._batch_size
+        room, at_once = self._batch_size, self._at_once
         for flight in self._ready:
-            room -= flight.wanted - flight.sent
+            room -= min(at_once, flight.wanted - flight.sent)
             if room <= 0:
                 return True
         return False
 
-    def _draw(self) -> Batch:
+    def _draw(self, *, beside: bool) -> Batch:
         """The next points, first come, first served."""
         parts: list[_Part] = []
-        room = self._batch_size
+        room, at_once = self._batch_size, self._at_once
         while self._ready and room:
             flight = self._ready.popleft()
             start = flight.sent
-            flight.sent = stop = min(flight.wanted, start + room)
+            flight.sent = stop = min(flight.wanted, start + min(at_once, room))
             room -= stop - start
             parts.append((flight, start, stop))
         goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
-        rows = len(goals)
         drawing = [(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts]
-        images, outside = self._canvas.draw(drawing, self._batch_size if self._fixed_batch else rows)
-        return Batch(parts, images, goals, None if outside is None else outside[:rows])
+        rows = self._batch_size if self._fixed_batch else len(goals)
+        drawn = self._canvas.draw(drawing, rows, beside=beside)
+        return Batch(parts, drawn, goals)
 
     def _tell(self, answered: Answered) -> None:
         """Tell each search of its points up to its first success."""
@@ -225,7 +230,7 @@ class Flights:
                     first = hit
             rows = slice(row, end if first is None else first + 1)
             gradient = gradients[rows] if gradients is not None and flight.ask.gradient else None
-            outside = 0 if batch.outside is None else int(np.count_nonzero(batch.outside[rows]))
+            outside = 0 if batch.drawn.outside is None else int(np.count_nonzero(batch.drawn.outside[rows]))
             told = Told(flight.index, losses[rows], gradient, outside)
             self._queries += flight.count(told)
             if first is None:
@@ -251,8 +256,8 @@ class Flights:
                 f"the model returned infinite or NaN scores for a point near image {bad}; "
                 "a classifier must return numbers"
             )
-        if batch.outside is not None:
-            wins &= ~batch.outside
+        if batch.drawn.outside is not None:
+            wins &= ~batch.drawn.outside
         return losses, wins, predicted
 
     def _go_on(self, flight: _Flight, ended: Ended | None) -> None:

@@ -36,17 +36,24 @@ from parsimon.threat import Loss, Threat
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
 
 
+# Of an image: rows, columns and channels.
+Window = tuple[slice, slice, slice]
+
+
 class Corners(NamedTuple):
     """Corners of the ball: +eps on the blocks of a set, -eps elsewhere.
 
-    For each flip, the base with that one block flipped; without flips, the base alone. A base that is another with one
-    block flipped may say so in `moved`, which saves the canvas a comparison.
+    For each flip, the base with that one block flipped; without flips, the base alone. Two hints save work in drawing:
+    a base that is another with one block flipped may say so in `moved`; and a search that asks for single pixels'
+    signs, without flips, may change its base in place between questions, if each of them says in `changed` in which
+    windows the base is not as it was asked for before.
     """
 
     grid: Grid
     base: Mask
     flips: Sequence[int] = ()
     moved: tuple[Mask, int] | None = None
+    changed: Sequence[Window] | None = None
 
     @property
     def size(self) -> int:
@@ -219,6 +226,13 @@ class RemoteModel(Oracle, Protocol):
     @property
     def traffic(self) -> Traffic:
         """So far."""
+
+
+@runtime_checkable
+class ReadingOracle(Oracle, Protocol):
+    """A model that neither changes nor keeps the images that it is shown, so that they need not be copied for it."""
+
+    only_reads: Literal[True]
 
 
 Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them

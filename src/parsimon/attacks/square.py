@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.blocks import Grid
+from parsimon.attacks.sketch import Sketch
 from parsimon.errors import InputError
-from parsimon.protocol import Ask, Attack, Corners, Scene, Search
+from parsimon.protocol import Attack, Scene, Search
 from parsimon.threat import Loss
 
 # The window's share of the image is halved after each of these of 10,000 queries.
@@ -49,22 +49,17 @@ class Square(Attack):
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
-        grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
-        best = np.repeat(rng.random((1, width, channels)) < 0.5, height, axis=0)  # vertical stripes
-        highest = (yield Ask(Corners(grid, best.reshape(-1)))).loss[0]
+        best = Sketch(np.repeat(rng.random((1, width, channels)) < 0.5, height, axis=0))  # vertical stripes
+        yield from best.ask()
         for query in range(scene.budget):
             side = self._side(query / scene.budget, height, width)
             # As published, a window never reaches the last row and column.
             top, left = rng.integers(max(1, height - side)), rng.integers(max(1, width - side))
-            window = slice(top, top + side), slice(left, left + side)
+            window = slice(top, top + side), slice(left, left + side), slice(None)
             colour = rng.random(channels) < 0.5
-            while (best[window] == colour).all():
+            while (best.signs[window] == colour).all():
                 colour = rng.random(channels) < 0.5
-            candidate = best.copy()
-            candidate[window] = colour
-            loss = (yield Ask(Corners(grid, candidate.reshape(-1)))).loss[0]
-            if loss > highest:
-                best, highest = candidate, loss
+            yield from best.repaint(window, colour)
 
     def _side(self, progress: float, height: int, width: int) -> int:
         """Of the window, after this part of the budget."""

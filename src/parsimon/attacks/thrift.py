@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid
+from parsimon.attacks.sketch import Sketch
 from parsimon.errors import InputError
-from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
-from parsimon.setsearch import Mask
+from parsimon.protocol import Ask, Attack, Reply, Scene, Search
 from parsimon.threat import Loss
 
 Start = Literal["best", "uniform", "pattern"]
@@ -34,13 +33,6 @@ _SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, a
 
 # What flipping each block of a level brings, by row, column and channel: never a gain. Not a number: not known.
 Effects = NDArray[np.float64]
-
-
-class _Tried(NamedTuple):
-    """A corner, by row, column and channel, and its loss."""
-
-    corner: Mask
-    loss: float
 
 
 @dataclass(frozen=True)
@@ -68,40 +60,41 @@ class Thrift(Attack):
         return "cross-entropy" if targeted else "margin"
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
-        _, height, width = scene.shape
-        grid = Grid(scene.shape, (height, width), 1)  # a pixel a block; sets of them by row, column, channel
+        channels, height, width = scene.shape
         levels = _levels(max(height, width))
-        best, known = yield from self._first(grid, levels, rng)
+        best, known = yield from self._first((height, width, channels), levels, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
             for across in levels:
                 if across > len(known):  # what the start has asked for is not asked for again
-                    best, known = yield from self._level(grid, across, best, known, rng)
-            best, known = yield from self._level(grid, 1, best, _unknown(grid), rng)
+                    known = yield from self._level(best, across, known, rng)
+            known = yield from self._level(best, 1, _unknown(channels), rng)
             if best.loss == before:
                 return
 
     def _first(
-        self, grid: Grid, levels: list[int], rng: np.random.Generator
-    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        self, shape: tuple[int, int, int], levels: list[int], rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[Sketch, Effects]]:
         """The corner to begin with, its channels flipped where that helps, and what a flip of each of them brings.
 
         With fewer than three channels, their quarters too.
         """
-        height, width, channels = grid.cells
+        height, width, channels = shape
         row, column = np.ogrid[:height, :width]
         side = max(1, min(height, width) // _SQUARES_ACROSS)
         checkerboard = ((row // side + column // side) % 2 == 0)[:, :, None]
         stripes = rng.random((1, width, channels)) < 0.5  # Square's
-        patterns: list[_Tried] = []
+        patterns: list[Sketch] = []
         if self.start != "uniform":  # the patterns first: where they work, they are all that is asked
-            for pattern in (checkerboard, stripes):
-                patterns += [(yield from _try(grid, np.broadcast_to(pattern, grid.cells)))]
+            patterns = [Sketch(np.broadcast_to(pattern, shape)) for pattern in (checkerboard, stripes)]
+            for each in patterns:
+                yield from each.ask()
         if self.start != "pattern":
-            best = yield from _try(grid, np.zeros(grid.cells, bool))
-            known = _unknown(grid)
+            best = Sketch(np.zeros(shape, bool))
+            yield from best.ask()
+            known = _unknown(channels)
             for across in levels:
-                best, known = yield from self._level(grid, across, best, known, rng)
+                known = yield from self._level(best, across, known, rng)
                 if known.size >= _ENOUGH:
                     break
             # Were flips to add up, the corners made of these blocks would lie between the best and so much below it. A
@@ -111,14 +104,14 @@ class Thrift(Attack):
             patterns = [each for each in patterns if each.loss > best.loss + apart / 2]
             if not patterns:
                 return best, known
-        best = max(patterns, key=lambda tried: tried.loss)
-        return (yield from self._level(grid, 1, best, _unknown(grid), rng))
+        best = max(patterns, key=lambda pattern: pattern.loss)
+        return best, (yield from self._level(best, 1, _unknown(channels), rng))
 
     def _level(
-        self, grid: Grid, across: int, best: _Tried, parents: Effects, rng: np.random.Generator
-    ) -> Generator[Ask, Reply, tuple[_Tried, Effects]]:
+        self, best: Sketch, across: int, parents: Effects, rng: np.random.Generator
+    ) -> Generator[Ask, Reply, Effects]:
         """Flip each block of a level, of which there are so many along a side; the quarters of a parent together."""
-        height, width, channels = grid.cells
+        height, width, channels = best.shape
         rows, columns = ([part * side // across for part in range(across + 1)] for side in (height, width))
         effects = np.zeros((across, across, channels))
         order = rng.permutation(list(np.ndindex(parents.shape)))
@@ -134,25 +127,20 @@ class Thrift(Attack):
                 if last and left <= 0 and (self.deduce or uncut):
                     effects[down, along, channel] = left
                     continue
-                corner = best.corner.copy()
-                corner[rows[down] : rows[down + 1], columns[along] : columns[along + 1], channel] ^= True
-                tried = yield from _try(grid, corner)
-                gain = tried.loss - best.loss
+                window = (
+                    slice(rows[down], rows[down + 1]),
+                    slice(columns[along], columns[along + 1]),
+                    slice(channel, channel + 1),
+                )
+                gain = yield from best.repaint(window, ~best.signs[window])
                 left -= gain
                 effects[down, along, channel] = -abs(gain)  # a flip that was kept can be taken back
-                if gain > 0:
-                    best = tried
-        return best, effects
+        return effects
 
 
-def _try(grid: Grid, corner: Mask) -> Generator[Ask, Reply, _Tried]:
-    reply = yield Ask(Corners(grid, corner.reshape(-1)))
-    return _Tried(corner, float(reply.loss[0]))
-
-
-def _unknown(grid: Grid) -> Effects:
+def _unknown(channels: int) -> Effects:
     """What flipping the whole of each channel brings, before it has been asked for."""
-    return np.full((1, 1, grid.cells[-1]), np.nan)
+    return np.full((1, 1, channels), np.nan)
 
 
 def _levels(side: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from parsimon.errors import InputError, first_line
-from parsimon.protocol import Attack, Reply, Task
+from parsimon.protocol import Ask, Attack, Corners, Reply, Task
 from parsimon.testing.model import SHAPES, THREATS, Recording, eight_bit
 from parsimon.testing.twin import Case, drawn, next_question, within
 
@@ -133,15 +133,41 @@ def leaves_its_input_alone(attack: Attack) -> None:
         for ask, reply in case.by_hand(attack, replace(task, image=image)):
             said.append((ask, _spelled(ask), reply, _spelled(reply)))
             yield
+            # It may not have been drawn yet.
+            assert _spelled(ask) == said[-1][1], f"{attack} writes to what it asks for before it has its reply."
         assert np.array_equal(image, task.image), f"{attack} writes to its image."
         for ask, asked, reply, told in said:
             assert _spelled(reply) == told, f"{attack} writes to a reply."
-            # It may not have been drawn yet, and of the next set the canvas paints only what differs from this one.
-            assert _spelled(ask) == asked, f"{attack} writes to what it has asked for."
+            if _changed_in_place(ask) is None:
+                # Of the next set the canvas paints only what differs from this one.
+                assert _spelled(ask) == asked, f"{attack} writes to what it has asked for."
 
     case = Case()
     for _ in zip_longest(*(attended(case, task) for task in case.tasks)):
         pass
+
+
+def tells_where_it_changes_a_set(attack: Attack) -> None:
+    """Beyond the windows that a question tells of, the set is as the search asked for it before."""
+    case = Case()
+    for task in case.tasks:
+        last, before = None, np.empty(0, np.bool_)
+        for points in (_changed_in_place(ask) for ask, _ in case.by_hand(attack, task)):
+            if points is None:
+                continue
+            assert points.grid.of_pixels, f"{attack} changes blocks of several pixels in place."
+            assert not points.flips, f"{attack} asks for flips of a set that it changes in place."
+            if points.base is last:
+                differs = (points.base != before).reshape(points.grid.cells)
+                for window in points.changed or ():
+                    differs[window] = False
+                assert not differs.any(), f"{attack} changes a set in place where it does not say so."
+            last, before = points.base, points.base.copy()
+
+
+def _changed_in_place(ask: Ask) -> Corners | None:
+    """What is asked, if its set may be changed once it was answered."""
+    return ask.points if isinstance(ask.points, Corners) and ask.points.changed is not None else None
 
 
 attack_contract: tuple[Callable[[Attack], None], ...] = (
@@ -153,6 +179,7 @@ attack_contract: tuple[Callable[[Attack], None], ...] = (
     never_goes_past_its_budget,
     takes_images_of_any_shape,
     leaves_its_input_alone,
+    tells_where_it_changes_a_set,
 )
 
 
