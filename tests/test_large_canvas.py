@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import parsimon.engine
-from parsimon import Attack, Threat
+from parsimon import Attack, InputError, Threat
 from parsimon.attacks import ATTACKS
 from parsimon.blocks import Grid
 from parsimon.canvas import Part, render
@@ -118,6 +118,17 @@ def test_batches_show_what_was_asked_and_leave_alone_what_the_model_is_looking_a
         if looked_at is not None:
             assert np.array_equal(*looked_at)
         looked_at, waiting = (images, images.copy()), [place for place, _, _, _ in parts]
+
+
+@pytest.mark.parametrize(("block", "flips"), [(4, []), (1, [3])])
+def test_only_sets_of_single_pixels_without_flips_are_changed_in_place(block: int, flips: list[int]) -> None:
+    shape = (3, 8, 8)
+    canvas = LargeCanvas(shape, 1, 1, Threat(0.1), Reader(shape))
+    canvas.place(0, np.full(shape, 0.5, np.float32))
+    grid = Grid(shape, (8, 8), block)
+    points = Corners(grid, np.zeros(grid.count, np.bool_), flips, changed=[])
+    with pytest.raises(InputError, match="not one of single pixels, or asks for its flips"):
+        canvas.draw([(0, points, 0, 1)], 1, beside=False)
 
 
 @pytest.mark.parametrize("attack", [attack() for attack in ATTACKS.values()], ids=ATTACKS)

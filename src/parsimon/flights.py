@@ -189,7 +189,7 @@ class Flights:
     @property
     def _at_once(self) -> int:
         """Points of one search in a batch. If it is one of each, the canvas may lend what it has drawn, uncopied."""
-        return 1 if self._canvas.lends and len(self._ready) >= self._batch_size // 4 else self._batch_size
+        return 1 if self._canvas.lends and len(self._ready) >= self._batch_size else self._batch_size
 
     def _can_fill(self) -> bool:
         room, at_once = self._batch_size, self._at_once

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from parsimon.blocks import Grid
 from parsimon.canvas import Drawn, Part, as_shown, check_shape, corner
+from parsimon.errors import InputError
 from parsimon.protocol import Corners, Image, Images, Oracle, ReadingOracle, Window
 from parsimon.setsearch import Mask, flipped
 from parsimon.threat import Threat
@@ -104,6 +105,10 @@ class LargeCanvas:
             return not ((low <= image) & (image <= high)).all()
         if points.changed is None:
             self._draw_set(place, image, points, points.flips[number] if points.flips else None)
+        elif points.flips or not points.grid.of_pixels:
+            raise InputError(
+                "the attack changes a set in place that is not one of single pixels, or asks for its flips"
+            )
         else:
             self._draw_sketch(place, image, points.grid, points.base, points.changed)
         return False
