@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ COUNTS, SIDES = (64, 256, 1024, 4096), (32, 64, 128, 256, 512)
 class Glance(CallableOracle):
     """Looks at a few pixels, and knows how long that took."""
 
-    only_reads: Literal[True] = True
+    only_reads = True
 
     def __init__(self) -> None:
         super().__init__(self._scores)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import sync_playwright
 
 from page import chromium
-from parsimon import zoo
+from parsimon import engine, zoo
 
 # Whatever a shell starts in the background ignores Ctrl-C, and so does all that it starts in turn; tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,3 +52,12 @@ def browser() -> Iterator[Any]:
         launched = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="module", params=["small", "large"])
+def either_canvas(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Images are drawn as small ones are, and then in place, as large ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "large":
+            patch.setattr(engine, "_LARGE", 0)
+        yield

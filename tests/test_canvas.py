@@ -73,7 +73,7 @@ def test_batches_show_what_was_asked_bit_for_bit(
             parts.append((place, points, start, stop))
             expected += [render(images[place], threat, points.point(number)) for number in range(start, stop)]
         rows = len(expected) + int(rng.integers(0, 3))
-        batch = np.asarray(canvas.draw(parts, rows, beside=False).images)
+        batch = np.asarray(canvas.draw(parts, rows).images)
         assert batch.shape == (rows, *shape)
         assert np.array_equal(batch[: len(expected)], np.stack(expected))
         if eight_bit:
@@ -84,7 +84,7 @@ def test_images_are_rounded_to_eight_bits_where_that_is_asked() -> None:
     image = np.full((1, 2, 2), 0.3333, np.float32)
     canvas = Canvas((1, 2, 2), 1, Threat(0.1, eight_bit=True), ORACLES["numpy"])
     canvas.place(0, image)
-    drawn = canvas.draw([(0, Images(image[None]), 0, 1)], 1, beside=False)
+    drawn = canvas.draw([(0, Images(image[None]), 0, 1)], 1)
     assert np.array_equal(drawn.images, np.full((1, 1, 2, 2), np.float32(85) / np.float32(255)))
 
 

@@ -20,6 +20,8 @@ from parsimon.protocol import Ask, Attack, Images, Outcome, Picture, Reply, Scen
 from parsimon.testing import Network, tasks_for
 from scripted import SHAPE, Scripted, brightness, grey, results
 
+pytestmark = pytest.mark.usefixtures("either_canvas")
+
 
 def run_script(*asks: Ask, budget: int = 100, batch_size: int = 2) -> tuple[Outcome, list[list[float]], Engine]:
     """What becomes of an image of level 0.25 in a ball from 0 to 1, what the attack heard, and the engine."""

@@ -23,6 +23,8 @@ from parsimon.store import joined
 from parsimon.testing import Network, tasks_for
 from scripted import SHAPE, Scripted, brightness, grey, results
 
+pytestmark = pytest.mark.usefixtures("either_canvas")
+
 
 @settings(max_examples=30)
 @given(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,24 +14,50 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import parsimon.engine
-from parsimon import Attack, InputError, Threat
+from parsimon import Attack, InputError, Threat, Thrift
 from parsimon.attacks import ATTACKS
-from parsimon.blocks import Grid
-from parsimon.canvas import Part, render
+from parsimon.attacks.sketch import Sketch
+from parsimon.blocks import Grid, Window
+from parsimon.canvas import Canvas, Part, render
+from parsimon.engine import Engine
 from parsimon.large_canvas import LargeCanvas
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Corners, Images, Window
+from parsimon.protocol import Ask, Corners, Images, Outcome, Reply, Slope
 from parsimon.testing import SHAPES, THREATS, Network
 from parsimon.testing.twin import Case
 
-PLACES = 7
+PLACES = 11
+ONE_PLACE = SHAPES[0], 1, Threat(0.1)
 
 
 @dataclass(frozen=True)
-class Reader(Network):
-    """Says that it only reads what it is shown."""
+class Writer(Network):
+    """Normalises in place."""
 
-    only_reads: ClassVar[Literal[True]] = True
+    only_reads: ClassVar[bool] = False
+
+    def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
+        scores = super().__call__(images)
+        images -= np.float32(0.5)
+        return scores
+
+    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        return Network(self.shape).pull_back(images, slope)
+
+
+@dataclass(frozen=True)
+class FixedWriter(Writer):
+    fixed_batch: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Starer(Network):
+    """Looks at what it is shown for a while, and sees whether it changes."""
+
+    def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
+        before = images.copy()
+        time.sleep(3e-4)
+        assert np.array_equal(images, before), "what the model is looking at has changed"
+        return super().__call__(images)
 
 
 class Searcher:
@@ -81,7 +109,7 @@ def test_batches_show_what_was_asked_and_leave_alone_what_the_model_is_looking_a
 ) -> None:
     rng = np.random.default_rng(seed)
     threat = Threat(5 / 255, eight_bit=eight_bit)
-    oracle: Any = Reader(shape) if lends else CallableOracle(Network(shape))
+    oracle = Network(shape) if lends else Writer(shape)
     canvas = LargeCanvas(shape, PLACES, batch_size, threat, oracle)
     assert canvas.lends == lends
     searchers = [Searcher(rng, shape) for _ in range(PLACES)]
@@ -106,12 +134,12 @@ def test_batches_show_what_was_asked_and_leave_alone_what_the_model_is_looking_a
             stop = start + 1 if one_each else int(rng.integers(start + 1, points.size + 1))
             parts.append((place, points, start, stop))
             expected += [render(searchers[place].image, threat, points.point(n)) for n in range(start, stop)]
-        padding = 0 if one_each else int(rng.integers(0, 2))
-        images, rows, outside = canvas.draw(parts, len(expected) + padding, beside=looked_at is not None)
+        padding = int(rng.integers(0, 2)) if rng.random() < 0.5 else 0
+        images, rows, outside = canvas.draw(parts, len(expected) + padding)
         assert images.shape == (len(expected) + padding, *shape)
         assert np.array_equal(images[rows], np.stack(expected))
-        in_place = np.shares_memory(images, canvas._rows)
-        assert in_place == (lends and padding == 0 and len(parts) == len(expected))
+        if np.shares_memory(images, canvas._rows):
+            assert lends
         bounds = [threat.bounds(searchers[place].image) for place, _, start, stop in parts for _ in range(start, stop)]
         out = [(image < low).any() or (image > high).any() for image, (low, high) in zip(expected, bounds, strict=True)]
         assert np.array_equal(np.zeros(len(out), bool) if outside is None else outside, out)
@@ -121,36 +149,116 @@ def test_batches_show_what_was_asked_and_leave_alone_what_the_model_is_looking_a
 
 
 @pytest.mark.parametrize(("block", "flips"), [(4, []), (1, [3])])
-def test_only_sets_of_single_pixels_without_flips_are_changed_in_place(block: int, flips: list[int]) -> None:
-    shape = (3, 8, 8)
-    canvas = LargeCanvas(shape, 1, 1, Threat(0.1), Reader(shape))
-    canvas.place(0, np.full(shape, 0.5, np.float32))
-    grid = Grid(shape, (8, 8), block)
+@pytest.mark.parametrize("large", [True, False])
+def test_only_sets_of_single_pixels_without_flips_are_changed_in_place(
+    block: int, flips: list[int], large: bool
+) -> None:
+    network = Network(SHAPES[0])
+    canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network) if large else Canvas(*ONE_PLACE, network)
+    canvas.place(0, np.full(network.shape, 0.5, np.float32))
+    grid = Grid(network.shape, (8, 8), block)
     points = Corners(grid, np.zeros(grid.count, np.bool_), flips, changed=[])
     with pytest.raises(InputError, match="not one of single pixels, or asks for its flips"):
-        canvas.draw([(0, points, 0, 1)], 1, beside=False)
+        canvas.draw([(0, points, 0, 1)], 1)
 
 
-@pytest.mark.parametrize("attack", [attack() for attack in ATTACKS.values()], ids=ATTACKS)
-def test_attacks_come_to_the_same_end_in_place_as_by_hand(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsimon.engine, "_LARGE", 0)
-    for threat in (THREATS[0], THREATS[2]):
-        case = Case(Reader(SHAPES[0]), threat, count=11)
-        alone = case.alone(attack)
-        for batch_size, in_flight in ((1, 3), (2, 5), (4, 11)):
-            case.hold(attack, alone, "in place", batch_size=batch_size, in_flight=in_flight)
+@pytest.mark.parametrize("large", [True, False])
+def test_corners_of_another_shape_are_refused(large: bool) -> None:
+    network = Network(SHAPES[0])
+    canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network) if large else Canvas(*ONE_PLACE, network)
+    canvas.place(0, np.full(network.shape, 0.5, np.float32))
+    grid = Grid((1, 8, 8), (8, 8), 4)
+    with pytest.raises(InputError, match=r"corners of shape \(1, 8, 8\) about an image of \(3, 8, 8\)"):
+        canvas.draw([(0, Corners(grid, np.zeros(grid.count, np.bool_)), 0, 1)], 1)
+
+
+def test_an_image_of_another_shape_is_refused() -> None:
+    network = Network(SHAPES[0])
+    canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network)
+    with pytest.raises(InputError, match="all images must have one shape"):
+        canvas.place(0, np.full((1, 8, 8), 0.5, np.float32))
+
+
+def test_blocks_that_cannot_be_halved_are_followed_by_any_others() -> None:
+    network = Network((1, 10, 10))
+    canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network)
+    image = np.full(network.shape, 0.5, np.float32)
+    canvas.place(0, image)
+    for block in (5, 2):
+        grid = Grid(network.shape, (10, 10), block)
+        points = Corners(grid, np.arange(grid.count) % 3 == 0)
+        drawn = canvas.draw([(0, points, 0, 1)], 1)
+        assert np.array_equal(drawn.images[0], render(image, Threat(0.1), points.point(0)))
 
 
 def test_a_batch_of_one_point_each_is_not_copied() -> None:
-    shape = (3, 8, 8)
-    canvas = LargeCanvas(shape, 4, 2, Threat(0.1), Reader(shape))
-    grid = Grid(shape, (8, 8), 4)
-    bases = [np.zeros(grid.count, np.bool_) for _ in range(4)]
-    for place in range(4):
-        canvas.place(place, np.full(shape, 0.5, np.float32))
+    network = Network(SHAPES[0])
+    canvas = LargeCanvas(network.shape, 8, 4, Threat(0.1), network)
+    grid = Grid(network.shape, (8, 8), 4)
+    bases = [np.zeros(grid.count, np.bool_) for _ in range(8)]
+    images = np.random.default_rng(0).random((8, *network.shape), np.float32)
+    for place in range(8):
+        canvas.place(place, images[place])
     batches = []
-    for places in ((0, 1), (2, 3), (1, 0), (0, 2)):
-        parts = [(place, Corners(grid, bases[place], [place]), 0, 1) for place in places]
-        batches.append(canvas.draw(parts, 2, beside=False).images)
-    assert np.shares_memory(batches[0], batches[2])
+    for places in ((0, 1, 2, 3), (4, 5, 6, 7), (1, 2, 3, 4), (0, 2, 4, 6)):
+        asked = [Corners(grid, bases[place], [place]) for place in places]
+        drawn = canvas.draw([(place, points, 0, 1) for place, points in zip(places, asked, strict=True)], 4)
+        batches.append(drawn.images)
+        for place, points, shown in zip(places, asked, drawn.images[drawn.rows], strict=True):
+            assert np.array_equal(shown, render(images[place], Threat(0.1), points.point(0)))
+    assert np.shares_memory(batches[0], batches[2])  # of which one row came from elsewhere
     assert not np.shares_memory(batches[0], batches[1])
+    assert not any(np.shares_memory(batches[3], batch) for batch in batches[:3])  # too many would have to move
+
+
+@pytest.mark.parametrize("attack", [attack() for attack in ATTACKS.values()], ids=ATTACKS)
+@pytest.mark.parametrize("network", [Network(SHAPES[0]), FixedWriter(SHAPES[0])], ids=["lent", "copied"])
+def test_attacks_come_to_the_same_end_in_place_as_by_hand(
+    attack: Attack, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsimon.engine, "_LARGE", 0)
+    for threat in (THREATS[0], THREATS[2]):
+        alone = Case(Network(network.shape), threat, count=11).alone(attack)
+        for batch_size, in_flight in ((1, 3), (2, 5), (4, 11)):
+            case = Case(network, threat, count=11)
+            case.hold(attack, alone, "in place", batch_size=batch_size, in_flight=in_flight)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 4), st.lists(st.booleans(), min_size=20, max_size=40))
+def test_what_the_model_is_looking_at_stays_as_it_is(budget: int, batch_size: int, pauses: list[bool]) -> None:
+    """With tasks that come in fits and starts, so that batches of all sizes follow each other."""
+    coming = iter(Case(count=sum(not pause for pause in pauses)).tasks)
+    tasks = [None if pause else next(coming) for pause in pauses]
+    engine = Engine(Thrift(), Starer(SHAPES[0]), Threat(1e-6), budget=budget, batch_size=batch_size, in_flight=11)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsimon.engine, "_LARGE", 0)
+        outcomes = [event for event in engine.events(tasks) if isinstance(event, Outcome)]
+    assert all(outcome.queries <= budget for outcome in outcomes)
+
+
+def test_a_sketch_that_was_taken_back_is_drawn_as_it_was() -> None:
+    network = Network(SHAPES[0])
+    canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network)
+    image = np.full(network.shape, 0.5, np.float32)
+    canvas.place(0, image)
+    sketch = Sketch(np.zeros((8, 8, 3), np.bool_))
+    window = slice(2, 5), slice(1, 3), slice(0, 2)
+
+    def shown(search: Generator[Ask, Reply, Any], loss: float) -> NDArray[np.float32]:
+        """What is asked for, drawn; then the search is told this loss."""
+        points = next(search).points
+        pixels = canvas.draw([(0, points, 0, 1)], 1).images[0].copy()
+        assert np.array_equal(pixels, render(image, Threat(0.1), points.point(0)))
+        with pytest.raises(StopIteration):
+            search.send(Reply(np.array([loss])))
+        return np.asarray(pixels)
+
+    low = shown(sketch.ask(), 1.0)
+    repainted = shown(sketch.repaint(window, ~sketch.signs[window]), 0.5)
+    assert not np.array_equal(repainted, low)
+    assert np.array_equal(shown(sketch.ask(), 1.0), low)
+    assert np.array_equal(shown(sketch.repaint(window, ~sketch.signs[window]), 2.0), repainted)
+    assert np.array_equal(shown(sketch.ask(), 2.0), repainted)
+    with pytest.raises(ValueError, match="read-only"):
+        sketch.signs[window] = True

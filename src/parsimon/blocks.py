@@ -18,6 +18,7 @@ from parsimon.errors import InputError
 from parsimon.setsearch import Mask, zobrist_words
 
 PixelIndex = NDArray[np.intp]
+Window = tuple[slice, slice, slice]  # rows, columns and channels of an image
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Grid:
             return np.moveaxis(members.reshape(*members.shape[:-1], *self.cells), -1, -3)
         return members.take(self._tables.block_of_pixel, axis=-1).reshape(*members.shape[:-1], *self.shape)
 
-    def window(self, block: int) -> tuple[slice, slice, slice]:
-        """The rows, columns and channels of the image that a block covers."""
+    def window(self, block: int) -> Window:
+        """What a block covers."""
         rows, columns = _edges(self)
         cell, channel = divmod(block, self.shape[0])
         down, along = divmod(cell, len(columns) - 1)

@@ -1,4 +1,4 @@
-"""Asked points to model inputs, on the oracle's device. Only this module touches pixels.
+"""Asked points to model inputs, on the oracle's device. Only this module and `large_canvas` touch pixels.
 
 A search asks mostly for corners that differ from its base in one block. So the canvas keeps every search's base
 drawn, copies it into the batch, and repaints only the pixels that differ: a few microseconds where drawing a corner
@@ -20,7 +20,7 @@ from parsimon.protocol import Corner, Corners, Image, Images, Oracle, Point
 from parsimon.setsearch import Mask
 from parsimon.threat import Threat, to_eight_bit
 
-_WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so many anew
+WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so many anew
 
 Part = tuple[int, Corners | Images, int, int]  # a place, and the points start .. stop of what its search asks
 
@@ -50,12 +50,18 @@ def as_shown(pixels: Image, threat: Threat) -> Image:
     return to_eight_bit(pixels) if threat.eight_bit else pixels
 
 
-def check_shape(points: Images, shape: tuple[int, int, int]) -> None:
-    if points.pixels.shape[1:] != shape:
-        raise InputError(
-            f"the attack asks for images of shape {points.pixels.shape} about one of {shape}: it must ask for (number, "
-            "channels, rows, columns)"
-        )
+def check(points: Corners | Images, shape: tuple[int, int, int]) -> None:
+    """Refuse what cannot be drawn for an image of this shape."""
+    if isinstance(points, Images):
+        if points.pixels.shape[1:] != shape:
+            raise InputError(
+                f"the attack asks for images of shape {points.pixels.shape} about one of {shape}: it must ask for "
+                "(number, channels, rows, columns)"
+            )
+    elif points.grid.shape != shape:
+        raise InputError(f"the attack asks for corners of shape {points.grid.shape} about an image of {shape}")
+    elif points.changed is not None and (points.flips or not points.grid.of_pixels):
+        raise InputError("the attack changes a set in place that is not one of single pixels, or asks for its flips")
 
 
 class Canvas:
@@ -83,7 +89,7 @@ class Canvas:
         self._extremes[1, place, :] = self._asarray(high.reshape(-1))
         self._base[place] = None
 
-    def draw(self, parts: Sequence[Part], rows: int, *, beside: bool) -> Drawn:  # noqa: ARG002  (all is copied)
+    def draw(self, parts: Sequence[Part], rows: int) -> Drawn:
         """A batch of `rows` images: the parts one after another, then copies of the first place as padding."""
         moves, flips = _Strokes([], [], []), _Strokes([], [], [])
         alone: dict[Grid, tuple[list[int], list[Mask]]] = {}  # bases without flips: where they go
@@ -92,8 +98,8 @@ class Canvas:
         places: list[int] = []
         copied = False  # whether a row begins as a drawn base
         for place, points, start, stop in parts:
+            check(points, self._shape)
             if isinstance(points, Images):
-                check_shape(points, self._shape)
                 images.append(points.pixels[start:stop])
                 rows_of_images += range(len(places), len(places) + stop - start)
             elif points.flips:
@@ -151,7 +157,7 @@ class Canvas:
                 blocks = [moved[1]]
             else:
                 blocks = (drawn[1] != base).nonzero()[0].tolist()
-            if len(blocks) * _WORTH_REPAINTING < grid.count:
+            if len(blocks) * WORTH_REPAINTING < grid.count:
                 self._flip(moves, place, drawn, blocks, place * self._pixels, 0)
                 return now
         else:

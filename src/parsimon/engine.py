@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from parsimon.canvas import Canvas
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line
-from parsimon.flights import Answered, Batch, Flights, Turn
+from parsimon.flights import Answered, AnyCanvas, Batch, Flights, Turn
 from parsimon.large_canvas import LargeCanvas
 from parsimon.protocol import Attack, GradientOracle, Oracle, Outcome, RemoteModel, Scene, Task, Told, Traffic
 from parsimon.threat import Threat
@@ -149,7 +149,7 @@ class Engine:
                 arrivals = _arriving(waiting, turn.free)
 
     def _flights(self, shape: tuple[int, int, int], places: int) -> Flights:
-        canvas: Canvas | LargeCanvas
+        canvas: AnyCanvas
         if str(self._oracle.device) == "cpu" and math.prod(shape) >= _LARGE:
             canvas = LargeCanvas(shape, places, self._batch_size, self.threat, self._oracle)
         else:

@@ -6,17 +6,30 @@ This is the half of the engine that counts. Nothing here calls the model, so tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.canvas import Canvas, Drawn
+from parsimon.canvas import Drawn, Part
 from parsimon.errors import InputError, ModelError
-from parsimon.large_canvas import LargeCanvas
-from parsimon.protocol import Ask, Ended, Outcome, Point, Reply, Search, Task, Told
+from parsimon.protocol import Ask, Ended, Image, Outcome, Point, Reply, Search, Task, Told
 from parsimon.threat import Threat
+
+
+class AnyCanvas(Protocol):
+    """What points are drawn on: a place for each image in flight, and the batches made of them."""
+
+    @property
+    def lends(self) -> bool:
+        """Whether a full batch with one point of each of its searches need not be copied."""
+
+    def place(self, place: int, image: Image) -> None:
+        """Put another image in a place."""
+
+    def draw(self, parts: Sequence[Part], rows: int) -> Drawn:
+        """A batch of `rows` images: points and padding. Meanwhile the model may be looking at the one before."""
 
 
 class _Flight:
@@ -127,7 +140,7 @@ class Flights:
 
     def __init__(
         self,
-        canvas: Canvas | LargeCanvas,
+        canvas: AnyCanvas,
         search: Callable[[Task], Search],
         threat: Threat,
         *,
@@ -153,7 +166,7 @@ class Flights:
             self._tell(answered)
         for task in arrivals:
             self._start(task)
-        batch = self._draw(beside=full) if self._ready and (not full or self._can_fill()) else None
+        batch = self._draw() if self._ready and (not full or self._can_fill()) else None
         return Turn(self._ended, self._told, self._queries, batch, len(self._free))
 
     def interrupted(self) -> Iterator[Outcome]:
@@ -199,7 +212,7 @@ class Flights:
                 return True
         return False
 
-    def _draw(self, *, beside: bool) -> Batch:
+    def _draw(self) -> Batch:
         """The next points, first come, first served."""
         parts: list[_Part] = []
         room, at_once = self._batch_size, self._at_once
@@ -211,8 +224,7 @@ class Flights:
             parts.append((flight, start, stop))
         goals = np.array([flight.goal for flight, start, stop in parts for _ in range(start, stop)])
         drawing = [(flight.place, flight.ask.points, start, stop) for flight, start, stop in parts]
-        rows = self._batch_size if self._fixed_batch else len(goals)
-        drawn = self._canvas.draw(drawing, rows, beside=beside)
+        drawn = self._canvas.draw(drawing, self._batch_size if self._fixed_batch else len(goals))
         return Batch(parts, drawn, goals)
 
     def _tell(self, answered: Answered) -> None:

@@ -1,8 +1,8 @@
 """Asked points to model inputs where images are large, and what counts is how much memory is touched.
 
 Every search has a row, in which its last point stays drawn, and of its next one only the windows that differ are
-painted. Rows lie in sheets of the size of a batch. A batch that shows one point of each of several searches is a sheet,
-or its beginning, and nothing is copied: a row that lies elsewhere changes places with one that is not asked for.
+painted. Rows lie in sheets of the size of a batch. A full batch with one point of each of its searches is a sheet, and
+nothing is copied: a row that lies elsewhere changes places with one that is not asked for.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid
-from parsimon.canvas import Drawn, Part, as_shown, check_shape, corner
+from parsimon.blocks import Grid, Window
+from parsimon.canvas import WORTH_REPAINTING, Drawn, Part, as_shown, check, corner
 from parsimon.errors import InputError
-from parsimon.protocol import Corners, Image, Images, Oracle, ReadingOracle, Window
+from parsimon.protocol import Corners, Image, Images, Oracle, ReadingOracle
 from parsimon.setsearch import Mask, flipped
 from parsimon.threat import Threat
 
-_WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so many anew
+_COPIES_OF_AN_EXCHANGE = 3
 
 
 class LargeCanvas:
@@ -39,47 +40,46 @@ class LargeCanvas:
         self._place_of: list[int | None] = [*range(places), *[None] * (rows - places)]  # by row
         # What the place's row shows: a corner; one that its search changes in place; or nothing to build upon.
         self._drawn: list[_Corner | Mask | None] = [None] * places
-        self._as_input = oracle.namespace.asarray
-        self.lends = isinstance(oracle, ReadingOracle)
-        self._lent: int | None = None  # the sheet that the last batch was, if it was one
+        self._as_input = partial(oracle.namespace.asarray, device=oracle.device)
+        self.lends = isinstance(oracle, ReadingOracle) and oracle.only_reads
 
     def place(self, place: int, image: Image) -> None:
         """Put another image in a place."""
+        if image.shape != self._shape:
+            raise InputError(f"all images must have one shape; got one of {image.shape} beside one of {self._shape}")
         self._low[place], self._high[place] = self._threat.bounds(image)
         self._drawn[place] = None
 
-    def draw(self, parts: Sequence[Part], rows: int, *, beside: bool) -> Drawn:
-        """A batch of `rows` images: those of the parts, and copies of the first of them as padding.
-
-        `beside`: the model may still be looking at the batch before.
-        """
+    def draw(self, parts: Sequence[Part], rows: int) -> Drawn:
+        """A batch of `rows` images: those of the parts, and copies of the first of them as padding."""
+        for _, asked, _, _ in parts:
+            check(asked, self._shape)
         points = [(place, asked, number) for place, asked, start, stop in parts for number in range(start, stop)]
-        if self.lends and len(parts) == len(points) == rows:
-            lent = self._gathered([place for place, _, _ in points], beside)
+        one_each = self.lends and len(parts) == len(points) == rows == self._batch_size
+        sheet = self._gathered([place for place, _, _ in points]) if one_each else None
+        if sheet is not None:
             outside = [self._put(*point) for point in points]
-            where = np.array([self._row_of[place] - lent.start for place, _, _ in points])
-            return Drawn(self._as_input(self._rows[lent]), where, _any(outside))
-        self._lent = None
+            where = np.array([self._row_of[place] - sheet.start for place, _, _ in points])
+            return Drawn(self._as_input(self._rows[sheet]), where, _if_any(outside))
         batch = np.empty((rows, *self._shape), np.float32)
         outside = []
         for row, point in enumerate(points):
             outside.append(self._put(*point))
             batch[row] = self._rows[self._row_of[point[0]]]
         batch[len(points) :] = batch[0]
-        return Drawn(self._as_input(batch), slice(len(points)), _any(outside))
+        return Drawn(self._as_input(batch), slice(len(points)), _if_any(outside))
 
-    def _gathered(self, places: list[int], beside: bool) -> slice:
-        """Where the rows of these places lie, brought together in the sheet that has most of them.
+    def _gathered(self, places: list[int]) -> slice | None:
+        """The sheet that has most of the rows of these places, with all of them brought into it.
 
-        Of the sheet that the model is looking at, only rows that it is not shown are moved away.
+        None if that would take as long as copying them. If the model is looking at a sheet meanwhile, all rows of that
+        belong to searches that wait for its answer, so none of them is asked for or vacant.
         """
-        sheets = Counter(self._row_of[place] // self._batch_size for place in places)
-        if beside and self._lent is not None:
-            del sheets[self._lent]
-        ((self._lent, _),) = sheets.most_common(1)
-        first = self._lent * self._batch_size
-        rows = range(first, first + len(places))
+        ((sheet, _),) = Counter(self._row_of[place] // self._batch_size for place in places).most_common(1)
+        rows = range(sheet * self._batch_size, (sheet + 1) * self._batch_size)
         strangers = [place for place in places if self._row_of[place] not in rows]
+        if _COPIES_OF_AN_EXCHANGE * len(strangers) > len(places):
+            return None
         if strangers:
             asked = set(places)
             vacant = [row for row in rows if self._place_of[row] not in asked]
@@ -88,7 +88,8 @@ class LargeCanvas:
         return slice(rows.start, rows.stop)
 
     def _exchange(self, one: int, other: int) -> None:
-        self._rows[[one, other]] = self._rows[[other, one]]
+        spare = self._rows[one].copy()
+        self._rows[one], self._rows[other] = self._rows[other], spare
         self._place_of[one], self._place_of[other] = self._place_of[other], self._place_of[one]
         for row in (one, other):
             place = self._place_of[row]
@@ -99,16 +100,11 @@ class LargeCanvas:
         """Draw a point in the place's row; whether it lies outside the ball."""
         image, low, high = self._rows[self._row_of[place]], self._low[place], self._high[place]
         if isinstance(points, Images):
-            check_shape(points, self._shape)
             image[...] = as_shown(points.pixels[number], self._threat)
             self._drawn[place] = None
             return not ((low <= image) & (image <= high)).all()
         if points.changed is None:
             self._draw_set(place, image, points, points.flips[number] if points.flips else None)
-        elif points.flips or not points.grid.of_pixels:
-            raise InputError(
-                "the attack changes a set in place that is not one of single pixels, or asks for its flips"
-            )
         else:
             self._draw_sketch(place, image, points.grid, points.base, points.changed)
         return False
@@ -119,7 +115,7 @@ class LargeCanvas:
         before, now = self._drawn[place], _Corner(points.grid, points.base, flip)
         self._drawn[place] = now
         blocks = _differing(before, now, points.moved) if isinstance(before, _Corner) else None
-        if blocks is None or len(blocks) * _WORTH_REPAINTING >= len(now.base):
+        if blocks is None or len(blocks) * WORTH_REPAINTING >= len(now.base):
             image[...] = corner(now.grid, now.members, low, high)
             return
         for block in blocks:
@@ -156,7 +152,7 @@ def _differing(before: _Corner, now: _Corner, moved: tuple[Mask, int] | None) ->
     """The blocks in which two corners differ; None where their grids have little to do with each other."""
     grid, base, flip = before
     if grid is not now.grid and grid != now.grid:
-        if grid.halved() != now.grid:
+        if grid.block % 2 or grid.halved() != now.grid:
             return None
         base, flip = grid.split(before.members), None
     if base is now.base:
@@ -169,5 +165,5 @@ def _differing(before: _Corner, now: _Corner, moved: tuple[Mask, int] | None) ->
     return blocks ^ {each for each in flips if each is not None}
 
 
-def _any(outside: list[bool]) -> NDArray[np.bool_] | None:
+def _if_any(outside: list[bool]) -> NDArray[np.bool_] | None:
     return np.array(outside) if any(outside) else None

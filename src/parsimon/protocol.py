@@ -28,16 +28,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_c
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid
+from parsimon.blocks import Grid, Window
 from parsimon.errors import InputError
 from parsimon.setsearch import Mask
 from parsimon.threat import Loss, Threat
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
-
-
-# Of an image: rows, columns and channels.
-Window = tuple[slice, slice, slice]
 
 
 class Corners(NamedTuple):
@@ -230,9 +226,11 @@ class RemoteModel(Oracle, Protocol):
 
 @runtime_checkable
 class ReadingOracle(Oracle, Protocol):
-    """A model that neither changes nor keeps the images that it is shown, so that they need not be copied for it."""
+    """A model that says whether it leaves alone what it is shown, so that images need not be copied for it."""
 
-    only_reads: Literal[True]
+    @property
+    def only_reads(self) -> bool:
+        """Whether it neither writes to images nor looks at them once it has answered."""
 
 
 Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them

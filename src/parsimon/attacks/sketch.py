@@ -8,8 +8,8 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid
-from parsimon.protocol import Ask, Corners, Reply, Window
+from parsimon.blocks import Grid, Window
+from parsimon.protocol import Ask, Corners, Reply
 from parsimon.setsearch import Mask
 
 
@@ -21,29 +21,38 @@ class Sketch:
 
     def __init__(self, signs: Mask) -> None:
         height, width, channels = signs.shape
-        self.shape = height, width, channels
         self._grid = Grid((channels, height, width), (height, width), 1)
         self._flat = np.array(signs, order="C").reshape(-1)
-        self.signs = self._flat.reshape(self.shape)
+        self._signs = self._flat.reshape(self.cells)
+        self.signs = self._signs.view()
+        self.signs.flags.writeable = False
         self.loss = -math.inf
         self._taken_back: list[Window] = []  # since it was asked for
 
+    @property
+    def cells(self) -> tuple[int, int, int]:
+        """Rows, columns and channels."""
+        return self._grid.cells
+
     def ask(self) -> Generator[Ask, Reply, None]:
         """Ask for its loss."""
-        self.loss = yield from self._asked([])
+        self.loss = yield from self._asked()
 
     def repaint(self, window: Window, signs: NDArray[np.bool_]) -> Generator[Ask, Reply, float]:
         """Give the pixels of a window other signs, and keep them if the loss has risen; by how much it has."""
-        before = self.signs[window].copy()
-        self.signs[window] = signs
-        loss = yield from self._asked([*self._taken_back, window])
+        before = self._signs[window].copy()
+        self._signs[window] = signs
+        loss = yield from self._asked(window)
         gain = loss - self.loss
         if gain > 0:
-            self.loss, self._taken_back = loss, []
+            self.loss = loss
         else:
-            self.signs[window], self._taken_back = before, [window]
+            self._signs[window] = before
+            self._taken_back.append(window)
         return gain
 
-    def _asked(self, changed: list[Window]) -> Generator[Ask, Reply, float]:
+    def _asked(self, *repainted: Window) -> Generator[Ask, Reply, float]:
+        changed = [*self._taken_back, *repainted]
+        self._taken_back.clear()
         reply = yield Ask(Corners(self._grid, self._flat, changed=changed))
         return float(reply.loss[0])

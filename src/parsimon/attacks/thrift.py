@@ -111,7 +111,7 @@ class Thrift(Attack):
         self, best: Sketch, across: int, parents: Effects, rng: np.random.Generator
     ) -> Generator[Ask, Reply, Effects]:
         """Flip each block of a level, of which there are so many along a side; the quarters of a parent together."""
-        height, width, channels = best.shape
+        height, width, channels = best.cells
         rows, columns = ([part * side // across for part in range(across + 1)] for side in (height, width))
         effects = np.zeros((across, across, channels))
         order = rng.permutation(list(np.ndindex(parents.shape)))

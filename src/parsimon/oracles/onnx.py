@@ -7,7 +7,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
@@ -30,7 +30,7 @@ class SessionOracle:
 
     namespace = numpy_namespace
     device = "cpu"
-    only_reads: Literal[True] = True
+    only_reads = True
 
     def __init__(self, session: Any, at_once: int = 1) -> None:
         """`at_once`: calls to make side by side, where a batch takes several."""

@@ -15,6 +15,7 @@ from parsimon.threat import Threat
 
 BUDGET = 120  # the longest step of our own attacks takes a hundred queries
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 9, 7), (1, 7, 12), (1, 1, 5), (1, 1, 1))
+LARGE = (3, 56, 50)  # such images are drawn in place
 THREATS = (  # any two of the choices meet in one of them
     Threat(0.02),
     Threat(0.02, loss="margin", eight_bit=True),
@@ -38,6 +39,7 @@ class Network:
     namespace: ClassVar[Any] = CallableOracle.namespace
     device: ClassVar[Any] = "cpu"
     fixed_batch: ClassVar[bool] = False
+    only_reads: ClassVar[bool] = True
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
         weights, along = self._weights, self._along(images)
@@ -66,6 +68,7 @@ class Network:
 class Recording(Network):
     """Keeps the rows that it is shown."""
 
+    only_reads: ClassVar[bool] = False
     rows: list[Image] = field(default_factory=list, compare=False)
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
