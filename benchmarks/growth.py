@@ -5,7 +5,8 @@
 On a classifier that looks at 64 pixels of an image, whatever its size; the time within it is subtracted. More images: a
 budget of 200, at most 256 in flight. Larger ones: 64 images and the budget of 10,000 that the paper gives to ImageNet;
 what an image costs once, to read it and to draw it for the first time, is spread over its queries. Beside that, what it
-takes to copy an image into a batch and nothing else. Processor time, the least of the turns in which all cases are
+takes to copy an image into a batch and nothing else; and to paint the two blocks that two questions of a search differ
+in, in images that lie side by side, and nothing else. Processor time, the least of the turns in which all cases are
 measured once: what else runs on the machine can only add to it.
 """
 
@@ -24,7 +25,7 @@ from parsimon.engine import Engine
 from parsimon.oracles import CallableOracle
 from parsimon.protocol import Task
 
-TURNS, BATCH, IN_FLIGHT, COPIES = 2, 64, 256, 5
+TURNS, BATCH, IN_FLIGHT, COPIES, ROUNDS = 2, 64, 256, 5, 60
 COUNTS, SIDES = (64, 256, 1024, 4096), (32, 64, 128, 256, 512)
 
 
@@ -70,6 +71,21 @@ def copying(side: int) -> float:
     return 1e6 * (time.process_time() - began) / (COPIES * BATCH)
 
 
+def painting(side: int) -> float:
+    """Microseconds a query, with blocks as large as Parsimonious meets them within 10,000 queries."""
+    rng = np.random.default_rng(3)
+    images, others = (rng.random((64, 3, side, side), dtype=np.float32) for _ in range(2))
+    windows = []
+    for across in rng.choice([8, 16, 32], p=[0.05, 0.2, 0.75], size=2 * 64 * ROUNDS).tolist():
+        (top, left), channel = (rng.integers(0, across, 2) * (side // across)).tolist(), rng.integers(3)
+        windows.append((channel, slice(top, top + side // across), slice(left, left + side // across)))
+    began = time.process_time()
+    for number, window in enumerate(windows):
+        place = number // 2 % 64
+        images[place][window] = others[place][window]
+    return 1e6 * (time.process_time() - began) / (len(windows) // 2)
+
+
 def main() -> None:
     cases: list[tuple[str, Callable[[], float]]] = [
         *(
@@ -82,6 +98,7 @@ def main() -> None:
             for side in SIDES
         ),
         *((f"copying an image of {side} x {side}", partial(copying, side)) for side in SIDES),
+        *((f"painting two blocks of {side} x {side}", partial(painting, side)) for side in SIDES),
     ]
     turns = []
     for _ in range(TURNS):

@@ -61,6 +61,7 @@ class Grid:
             return np.moveaxis(members.reshape(*members.shape[:-1], *self.cells), -1, -3)
         return members.take(self._tables.block_of_pixel, axis=-1).reshape(*members.shape[:-1], *self.shape)
 
+    @lru_cache(maxsize=2**15)  # noqa: B019  (in the engine's inner loop)
     def window(self, block: int) -> Window:
         """What a block covers."""
         rows, columns = _edges(self)
