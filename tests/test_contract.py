@@ -92,6 +92,17 @@ def test_an_honest_attack_keeps_the_whole_contract() -> None:
     check_attack(Honest())
 
 
+class RefusesLargeImages(Honest):
+    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+        if max(scene.shape) > 32:
+            raise InputError("only for small images")
+        yield from super().search(scene, rng)
+
+
+def test_an_attack_may_refuse_large_images() -> None:
+    clauses.does_not_depend_on_its_company(RefusesLargeImages())
+
+
 class LeavesTheBall(Honest):
     """By the last bit of a number."""
 
