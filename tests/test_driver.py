@@ -32,7 +32,7 @@ TASKS = tasks_for(SHAPE, THREAT, 24)
 class Room:
     """A crew in this process: its workers answer in any order, and are lost at any moment."""
 
-    def __init__(self, count: int, *, losses: int = 0, seed: int = 0) -> None:
+    def __init__(self, count: int, *, losses: int = 0, seed: int = 0, late: int | None = None) -> None:
         self.given: dict[int, list[int]] = defaultdict(list)  # how many tasks each worker was given, time after time
         self.shown: list[bytes] = []
         self.unseen: list[bytes] = []  # rows that were shown, but of which a lost worker did not report
@@ -41,6 +41,7 @@ class Room:
         self._workers = {worker: Worker(Recording(SHAPE)) for worker in range(count)}
         self._requests: dict[int, deque[bytes]] = {worker: deque() for worker in range(count)}
         self._losses, self._random = losses, random.Random(seed)
+        self.late = late  # a worker that does not answer for now
 
     @property
     def workers(self) -> Collection[int]:
@@ -52,7 +53,9 @@ class Room:
         self._requests[worker].append(pickle.dumps(request))
 
     def answers(self) -> Iterator[tuple[int, Report | Lost]]:
-        worker = self._random.choice([worker for worker, requests in self._requests.items() if requests])
+        worker = self._random.choice(
+            [each for each, requests in self._requests.items() if requests and each != self.late]
+        )
         oracle = self._workers[worker]._oracle
         assert isinstance(oracle, Recording)
         report = pickle.dumps(self._workers[worker].answer(pickle.loads(self._requests[worker].popleft())))
@@ -145,6 +148,23 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
             assert outcome == whole[outcome.index]
     for outcome in interrupted:
         assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_worker_that_begins_when_an_attack_has_ended_without_it_loses_no_answer_in_the_next(seed: int) -> None:
+    room = Room(2, seed=seed, late=1)
+    list(Driver(room, plan("pgd,steps=10")).run(TASKS))
+    room.late, before = None, len(room.shown)
+    driver = Driver(room, plan())
+
+    def stop_soon(_: Step) -> None:
+        if driver.tally.calls == 40:
+            driver.stop()
+
+    interrupted = [outcome for outcome in driver.run(TASKS, stop_soon) if outcome.ended == "interrupted"]
+    assert len(room.given) == 2
+    assert driver.tally.rows == len(room.shown) - before
+    assert sum(len(hand.images) for hand in driver._hands.values()) == 0 < len(interrupted)
 
 
 def test_a_driver_without_workers_says_so() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from parsimon import InputError, runs
+from parsimon.engine import Step
 from parsimon.errors import StoreError
 from parsimon.spec import Spec
 from parsimon.store import Store
@@ -62,6 +64,23 @@ def finish(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out
+
+
+def test_ctrl_c_between_two_attacks_leaves_the_second_unfinished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+
+    def interrupt(attack: str, images: int, step: Step) -> None:
+        if attack == "Parsimonious" and step.tally.ended == images:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    cut = runs.run(spec(attacks=ATTACKS[:2], eps="0.02"), folder / "out", watch=interrupt)
+    assert {name: result.summary.unfinished for name, result in cut.results.items()} == {
+        "Parsimonious": 0,
+        "Bandits": 12,
+    }
+    assert runs.load(folder / "out").unfinished == cut.unfinished == 12
+    assert runs.resume(folder / "out").unfinished == 0
 
 
 def test_two_processes_on_one_run_are_refused(folder: Path) -> None:

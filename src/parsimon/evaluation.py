@@ -67,9 +67,7 @@ class Evaluation:
     @property
     def unfinished(self) -> int:
         """Robust images that an interruption left to be attacked."""
-        if len(self.results) < len(self.attacks):  # what is left has not met the last attack
-            return int(self.robust.sum())
-        return self.results[self.attacks[-1]].summary.unfinished
+        return list(self.results.values())[-1].summary.unfinished
 
     @property
     def adversarial(self) -> NDArray[np.float32]:

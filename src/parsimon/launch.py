@@ -87,9 +87,9 @@ def launch(
     """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
 
     With a store, all that is told is written down, and what is written there already is not asked again. It is opened
-    after the checks, so that a run that is refused leaves no trace. After Ctrl-C the attacks that were not begun have
-    no result. With `survivors_only`, each attack meets the images that none before it fooled; those that meet none have
-    no result either.
+    after the checks, so that a run that is refused leaves no trace. After Ctrl-C the images that were not finished
+    count as interrupted, and all those of attacks that were not begun. With `survivors_only`, each attack meets the
+    images that none before it fooled; those that meet none have no result.
     """
     oracle = as_oracle(model)
     source = as_images(images)
@@ -134,19 +134,22 @@ def launch(
         # Each worker must be able to fill its batches, unless the user has set what there is room for.
         room = max(batch_size if in_flight is None else 1, room // crowd)
         plans = {name: replace(plan, batch_size=batch_size, in_flight=room) for name, plan in plans.items()}
+        stopped = False
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-            runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
-            with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as line:
-                told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
-                ended = _attack_all(runner, name, chosen, source, goals, store, told)
-            # After Ctrl-C some may not even have been begun.
+            ended: dict[int, Outcome] = {}
+            tally = Tally()
+            if not stopped:
+                runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
+                with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as line:
+                    told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
+                    ended = _attack_all(runner, name, chosen, source, goals, store, told)
+                tally, stopped = runner.tally, runner.stopped
             outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
-            tally = runner.tally
             results[name] = Result(attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally)
             if survivors_only:
                 chosen = [outcome.index for outcome in outcomes if not outcome.success]
-            if runner.stopped or not chosen:
+            if not chosen:
                 break
     return {name: results[name] for name in attacks if name in results}
 

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from parsimon.engine import Step, Tally
@@ -20,6 +21,7 @@ from parsimon.store import joined
 from parsimon.workers.worker import Plan, Report, Request
 
 _AHEAD = 2  # requests that a worker has at once: it goes on with the second while the answer to the first travels
+_ATTACKS = count(1)  # numbers for those that the workers of a crew are asked for, one after another
 _LOG = logging.getLogger("parsimon")
 
 
@@ -64,7 +66,7 @@ class Driver:
     def __init__(self, crew: Crew, plan: Plan) -> None:
         self.tally = Tally()
         self.stopped = False
-        self._crew, self._plan = crew, plan
+        self._crew, self._plan, self._attack = crew, plan, next(_ATTACKS)
         self._hands: dict[int, _Hand] = {}
         self._waiting: deque[int] = deque()  # places among the tasks
         self._journal: dict[int, list[Told]] = defaultdict(list)  # of each image in work, since it was first handed out
@@ -87,6 +89,8 @@ class Driver:
                 if isinstance(answer, Lost):
                     before += self._lose(worker, answer)
                     continue
+                if answer.attack != self._attack:  # of a worker that begins so late that an attack ended without it
+                    continue
                 self._take(hand, answer)
                 self.tally = sum((hand.tally for hand in self._hands.values()), before)
                 if answer.error is not None:
@@ -104,7 +108,7 @@ class Driver:
 
     def _ask(self, worker: int, request: Request) -> None:
         self._hands[worker].unanswered += 1
-        self._crew.ask(worker, request)
+        self._crew.ask(worker, request._replace(attack=self._attack))
 
     def _take(self, hand: _Hand, report: Report) -> None:
         hand.started = True

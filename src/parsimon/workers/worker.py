@@ -9,7 +9,7 @@ import pickle
 import traceback
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ class Request(NamedTuple):
     tasks: tuple[Task, ...] = ()
     plan: Plan | None = None  # begin another attack, with nothing in flight
     stop: bool = False  # let go of all that is in flight
+    attack: int = 0  # the number of the attack that it belongs to, which the report says again
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Report:
     told: list[Told] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)  # of all requests since the attack was begun
     error: Exception | None = None
+    attack: int = 0
 
 
 class Worker:
@@ -78,9 +80,10 @@ class Worker:
     def answer(self, request: Request) -> Report:
         """Whatever goes wrong is a report too: a worker that raises could not be told from one that is lost."""
         try:
-            return self._answer(request)
+            report = self._answer(request)
         except Exception as error:
-            return Report(tally=self._tally, error=_that_travels(error))
+            report = Report(tally=self._tally, error=_that_travels(error))
+        return replace(report, attack=request.attack)
 
     def _answer(self, request: Request) -> Report:
         if request.plan is not None:
