@@ -83,7 +83,8 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     if parts:
         attacks["Thrift, start=uniform"] = Thrift(start="uniform"), None
         attacks["Thrift, deduce=false"] = Thrift(deduce=False), None
-        attacks["Thrift, centre=false"] = Thrift(centre=False), None
+        attacks["Thrift, rank=false"] = Thrift(rank=False), None
+        attacks["Thrift, grey=false"] = Thrift(grey=False), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks
 

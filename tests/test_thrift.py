@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pytest
+import scipy.integrate  # type: ignore[import-untyped]
+import scipy.stats  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -110,21 +112,63 @@ def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape:
             del flipped[: len(level)]
 
 
-@pytest.mark.parametrize("centre", [True, False])
-def test_blocks_are_taken_from_the_middle_outwards_the_quarters_of_one_together(centre: bool) -> None:
+@pytest.mark.parametrize("rank", [True, False])
+def test_the_block_whose_quarters_promise_most_is_cut_first_and_its_quarters_are_asked_for_together(rank: bool) -> None:
     shape = (3, 16, 16)
     image = random_image(shape, margin=0.2)
-    attack = Thrift("uniform", deduce=False, centre=centre)
-    exchanges = converse(attack, scene_of(image, EPS), linear_loss(-np.ones(shape)), asks=1 + 3 * (1 + 4 + 16 + 64))
+    loss = linear_loss(-np.random.default_rng(3).gamma(0.3, size=shape))
+    attack = Thrift("uniform", deduce=False, rank=rank)
+    exchanges = converse(attack, scene_of(image, EPS), loss, asks=1 + 3 * (1 + 4 + 16 + 64))
+    losses = np.array([exchange.losses[0] for exchange in exchanges])
     above = signs(asked_images(exchanges), image)[1:]  # of a loss that no flip raises: the flipped blocks
-    parents = []  # of each four, row and column from the middle
-    for four in np.logical_or.reduce(above[3 * (1 + 4 + 16) :].reshape(-1, 4, *shape), axis=1):
-        _, rows, columns = four.nonzero()
-        assert len(rows) == np.ptp(rows) ** 2 + 2 * np.ptp(rows) + 1 == 16
-        parents.append((rows.mean() - 7.5, columns.mean() - 7.5))
-    distances = np.hypot(*np.transpose(parents)).round(6)
-    assert (np.diff(distances) >= 0).all() == centre
-    assert len(set(parents)) == 16
+    first = 3 * (1 + 4)
+    effects = np.zeros((4, 4, 3))  # of the blocks that are cut
+    for block, after in zip(above[first : first + 48], losses[1 + first :], strict=False):
+        channel, row, column = (int(places[0]) for places in block.nonzero())
+        effects[row // 4, column // 4, channel] = after - losses[0]
+    promised = []
+    for four in np.logical_or.reduce(above[first + 48 :].reshape(-1, 4, *shape), axis=1):
+        channels, rows, columns = four.nonzero()
+        assert len(rows) == (np.ptp(rows) + 1) * (np.ptp(columns) + 1) == 16
+        promised.append(promise(effects, rows[0] // 4, columns[0] // 4, channels[0]))
+    assert len(set(promised)) == 48
+    assert (promised == sorted(promised, reverse=True)) == rank
+
+
+def promise(effects: Exact, row: int, column: int, channel: int) -> float:
+    """The mean gain of a quarter, integrated: a quarter of the effect, give or take half of those around."""
+    around = [
+        effects[min(max(row + down, 0), 3), min(max(column + along, 0), 3)]
+        for down in (-1, 0, 1)
+        for along in (-1, 0, 1)
+    ]
+    spread = np.sqrt(np.mean(np.square(around))) / 2
+    mean = effects[row, column, channel] / 4
+    density = scipy.stats.norm(mean, spread).pdf
+    gain: float = scipy.integrate.quad(lambda each: each * density(each), 0, mean + 12 * spread, epsabs=1e-13)[0]
+    return gain
+
+
+@pytest.mark.parametrize(
+    ("patterns", "taken", "grey", "together"),
+    [
+        ((9.0, 8.0), 5.0, True, True),  # the channels take 15 of the 7 that the checkerboard has brought
+        ((9.0, 8.0), 4.0, True, False),  # 12 are less than twice that
+        ((9.0, 8.0), 5.0, False, False),
+        ((8.0, 9.0), 5.0, True, False),  # stripes
+    ],
+)
+def test_the_channels_of_a_checkerboard_that_works_by_its_brightness_are_flipped_together(
+    patterns: tuple[float, float], taken: float, grey: bool, together: bool
+) -> None:
+    shape = (3, 4, 4)
+    image = random_image(shape, margin=0.2)
+    replies = iter((*patterns, 1.0, 2.0, 1.0, 1.0, *[9.0 - taken] * 3))
+    exchanges = converse(Thrift(grey=grey), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=10)
+    above = signs(asked_images(exchanges), image)
+    flipped = above[-1] != above[int(np.argmax(patterns))]
+    assert flipped.sum(axis=(1, 2)).tolist().count(4) == (3 if together else 1)
+    assert flipped.sum() == (12 if together else 4)
 
 
 def brute_force(shape: Shape, image: Pixels, weights: Exact) -> float:
