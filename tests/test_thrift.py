@@ -113,36 +113,37 @@ def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape:
 
 
 @pytest.mark.parametrize("rank", [True, False])
-def test_the_block_whose_quarters_promise_most_is_cut_first_and_its_quarters_are_asked_for_together(rank: bool) -> None:
-    shape = (3, 16, 16)
+@pytest.mark.parametrize("across", [4, 8])
+def test_what_promises_most_is_cut_first_and_its_quarters_are_asked_for_together(across: int, rank: bool) -> None:
+    shape, blocks, side = (3, 16, 16), 3 * across**2, 16 // across
     image = random_image(shape, margin=0.2)
     loss = linear_loss(-np.random.default_rng(3).gamma(0.3, size=shape))
     attack = Thrift("uniform", deduce=False, rank=rank)
-    exchanges = converse(attack, scene_of(image, EPS), loss, asks=1 + 3 * (1 + 4 + 16 + 64))
+    first = blocks // 3 - 1  # asked for before the blocks that are cut: all coarser ones
+    exchanges = converse(attack, scene_of(image, EPS), loss, asks=1 + first + 5 * blocks)
     losses = np.array([exchange.losses[0] for exchange in exchanges])
     above = signs(asked_images(exchanges), image)[1:]  # of a loss that no flip raises: the flipped blocks
-    first = 3 * (1 + 4)
-    effects = np.zeros((4, 4, 3))  # of the blocks that are cut
-    for block, after in zip(above[first : first + 48], losses[1 + first :], strict=False):
+    effects = np.zeros((across, across, 3))
+    for block, after in zip(above[first : first + blocks], losses[1 + first :], strict=False):
         channel, row, column = (int(places[0]) for places in block.nonzero())
-        effects[row // 4, column // 4, channel] = after - losses[0]
-    promised = []
-    for four in np.logical_or.reduce(above[first + 48 :].reshape(-1, 4, *shape), axis=1):
+        effects[row // side, column // side, channel] = after - losses[0]
+    promised, cut = [], set()
+    for four in np.logical_or.reduce(above[first + blocks :].reshape(-1, 4, *shape), axis=1):
         channels, rows, columns = four.nonzero()
-        assert len(rows) == (np.ptp(rows) + 1) * (np.ptp(columns) + 1) == 16
-        promised.append(promise(effects, rows[0] // 4, columns[0] // 4, channels[0]))
-    assert len(set(promised)) == 48
+        assert len(rows) == (np.ptp(rows) + 1) * (np.ptp(columns) + 1) == side**2
+        cut.add((rows[0] // side, columns[0] // side, channels[0]))
+        if across == 4:
+            promised.append(-np.hypot(rows.mean() - 7.5, columns.mean() - 7.5).round(6))
+        else:
+            promised.append(promise(effects, rows[0] // side, columns[0] // side, channels[0]))
+    assert len(cut) == blocks
     assert (promised == sorted(promised, reverse=True)) == rank
 
 
 def promise(effects: Exact, row: int, column: int, channel: int) -> float:
     """The mean gain of a quarter, integrated: a quarter of the effect, give or take half of those around."""
-    around = [
-        effects[min(max(row + down, 0), 3), min(max(column + along, 0), 3)]
-        for down in (-1, 0, 1)
-        for along in (-1, 0, 1)
-    ]
-    spread = np.sqrt(np.mean(np.square(around))) / 2
+    within = [[min(max(each + step, 0), len(effects) - 1) for step in (-1, 0, 1)] for each in (row, column)]
+    spread = np.sqrt(np.square(effects[np.ix_(*within)]).mean()) / 2
     mean = effects[row, column, channel] / 4
     density = scipy.stats.norm(mean, spread).pdf
     gain: float = scipy.integrate.quad(lambda each: each * density(each), 0, mean + 12 * spread, epsabs=1e-13)[0]

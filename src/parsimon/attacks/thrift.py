@@ -9,7 +9,7 @@ things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md
 - flips nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
   quarter it is known without a query, and it is asked about only where that promises a gain;
 - of each level those blocks are cut first whose quarters are expected to gain most, by what the block itself and those
-  around it are known to bring;
+  around it are known to bring; of large blocks, those in the middle of the image, where a picture shows its object;
 - where a checkerboard is the start and works by its brightness, as it does on many standard networks, the channels of a
   block are flipped together.
 """
@@ -33,6 +33,7 @@ from parsimon.threat import Loss
 Start = Literal["best", "uniform", "pattern"]
 
 _ENOUGH = 3  # blocks whose effects, added up, are not small by chance: three channels, or quarters of fewer
+_ENOUGH_TO_TELL_PLACES = 8  # blocks along a side, of which a block and those around it are a seventh
 _SQUARES_ACROSS = 112  # of the checkerboard: squares of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
 
 
@@ -156,11 +157,17 @@ class Thrift(Attack):
 
 
 def _promise(effects: Effects) -> Effects:
-    """What a quarter of each block is expected to gain, by what flipping the blocks brings.
+    """How much is to be gained by cutting each block, compared to the others, by what flipping them brings.
 
     A quarter brings a quarter of what its block does, give or take half of what a block thereabouts brings: so much
-    would be left to each if pixels had nothing to do with each other. It is a gain where that is above nothing.
+    would be left to each if pixels had nothing to do with each other. It is a gain where that is above nothing. Of few
+    blocks, those around one are most of the image and tell nothing of its place; a picture shows its object in the
+    middle.
     """
+    across = len(effects)
+    if across < _ENOUGH_TO_TELL_PLACES:
+        from_middle = np.square(2 * np.arange(across) + 1 - across)
+        return np.broadcast_to(-np.add.outer(from_middle, from_middle)[:, :, None], effects.shape)
     around = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
     near = np.sqrt(sliding_window_view(around, (3, 3)).mean(axis=(2, 3)))[:, :, None]
     gains: Effects = _expected_gains(effects / 4, near / 2)
