@@ -110,10 +110,10 @@ class Thrift(Attack):
                 if known.size >= _ENOUGH:
                     break
             # Were flips to add up, the corners made of these blocks would lie between the best and so much below it. A
-            # pattern has to lie further above their middle than they are apart: on standard networks most do by far,
-            # and on adversarially trained ones hardly any does.
+            # pattern has to lie further above them than they are apart: on standard networks most do by far, and on
+            # adversarially trained ones hardly any does.
             plain, apart = best.loss, -float(known.sum())
-            patterns = [each for each in patterns if each.loss > best.loss + apart / 2]
+            patterns = [each for each in patterns if each.loss > best.loss + apart]
             if not patterns:
                 return best, known
         best = max(patterns, key=lambda pattern: pattern.loss)
