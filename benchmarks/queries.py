@@ -81,10 +81,8 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     if setting.fooled_by_pgd:  # adversarially trained, for which the other preset is made
         del attacks["Square, imagenet"]
     if parts:
-        attacks["Thrift, start=uniform"] = Thrift(start="uniform"), None
-        attacks["Thrift, deduce=false"] = Thrift(deduce=False), None
-        attacks["Thrift, rank=false"] = Thrift(rank=False), None
-        attacks["Thrift, grey=false"] = Thrift(grey=False), None
+        for part in ("texture", "deduce", "rank"):
+            attacks[f"Thrift, {part}=false"] = replace(Thrift(), **{part: False}), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks
 

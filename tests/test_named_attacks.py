@@ -21,7 +21,7 @@ NAMES = ["parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "si
     [
         ("parsimonious", Parsimonious()),
         ("thrift", Thrift()),
-        ("thrift,start=uniform,deduce=false", Thrift("uniform", deduce=False)),
+        ("thrift,texture=false,deduce=false", Thrift(texture=False, deduce=False)),
         ("bandits", Bandits()),
         ("nes", NES()),
         ("square", Square()),

@@ -1,0 +1,158 @@
+"""A way to change a corner of the ball block by block, level by level, by one query a block: what Thrift paints with.
+
+What a change of a block brings is known once it was asked for, and it is used twice. Where a block is cut in four,
+changes nearly add up, so what three of its quarters leave of it is the fourth's. And the blocks of a level are cut in
+the order of what their quarters promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from parsimon.attacks.sketch import Sketch
+from parsimon.blocks import Window
+from parsimon.protocol import Ask, Reply
+from parsimon.setsearch import Mask
+
+_ENOUGH_TO_TELL_PLACES = 8  # blocks along a side, of which a block and those around it are a seventh
+MEMORY = 10  # queries, of which the latest count most
+
+# What changing each block of a level brings, by row, column and channel, or of all channels at once: never a gain. Not
+# a number: not known.
+Effects = NDArray[np.float64]
+
+
+class Brush:
+    """A way to change the blocks of a corner, from the whole image down, each level once.
+
+    Attributes:
+        known: What changing each block of the last level brings that all blocks were asked for of.
+        worth: What a query has gained lately.
+    """
+
+    def __init__(self, pixels: Mask, parts: int, levels: Sequence[int], *, deduce: bool, rank: bool) -> None:
+        """Flip these pixels of a block, given by row, column and 1, in one of so many parts of the channels.
+
+        `levels` are the numbers of blocks along a side, each twice the one before; `deduce` and `rank` are Thrift's.
+        """
+        self._pixels, self._parts, self._levels, self._deduce, self._rank = pixels, parts, levels, deduce, rank
+        self.worth = 0.0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what it knows, and begin with the whole image."""
+        self._ahead = [*reversed(self._levels)]
+        self._queue: list[list[int]] = []
+        self.known = self._finer = np.full((1, 1, self._parts), np.nan)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is no finer level."""
+        return not (self._ahead or self._queue)
+
+    def level(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, None]:
+        """Change all blocks of the next level, and keep what gains."""
+        yield from self.cut(best, rng)
+        while self._queue:
+            yield from self.cut(best, rng)
+
+    def cut(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
+        """Change the quarters of the next block, one after another, and keep what gains: the windows where it did."""
+        if not self._queue:
+            self._enter(self._ahead.pop(), rng)
+        row, column, part = self._queue.pop()
+        height, width, channels = best.cells
+        across, depth = len(self._finer), channels // self._parts
+        rows, columns = ([place * side // across for place in range(across + 1)] for side in (height, width))
+        quarters = _quarters(row, column, rows, columns, across // len(self.known))
+        left = self.known[row, column, part]  # what those of them bring together that have not been asked for
+        kept: list[Window] = []
+        for asked, number in enumerate(rng.permutation(len(quarters)).tolist()):
+            down, along = quarters[number]
+            last, uncut = asked == len(quarters) - 1, len(quarters) == 1
+            if last and left <= 0 and (self._deduce or uncut):
+                self._finer[down, along, part] = left
+                continue
+            window = (
+                slice(rows[down], rows[down + 1]),
+                slice(columns[along], columns[along + 1]),
+                slice(part * depth, (part + 1) * depth),
+            )
+            gain = yield from best.repaint(window, best.signs[window] ^ self._pixels[window[:2]])
+            if gain > 0:
+                kept.append(window)
+            self.worth += (max(gain, 0.0) - self.worth) / MEMORY
+            self._finer[down, along, part] = -abs(gain)  # a change that was kept can be taken back
+            left -= gain
+        if not self._queue:
+            self.known = self._finer
+        return kept
+
+    def forget(self, windows: list[Window]) -> None:
+        """Another brush has changed these windows, so what blocks within them bring is not known any more."""
+        height, width = self._pixels.shape[:2]
+        for rows, columns, _ in windows:
+            for effects in (self.known, self._finer):
+                across = len(effects)
+                effects[_within(rows, across, height), _within(columns, across, width)] = np.nan
+
+    def _enter(self, across: int, rng: np.random.Generator) -> None:
+        """Begin a level with so many blocks along a side."""
+        order = rng.permutation(list(np.ndindex(self.known.shape)))
+        if self._rank:
+            order = order[_promise(self.known)[tuple(order.T)].argsort(kind="stable")[::-1]]
+        self._queue = order[::-1].tolist()
+        self._finer = np.zeros((across, across, self._parts))
+
+
+def _promise(effects: Effects) -> Effects:
+    """How much is to be gained by cutting each block, compared to the others, by what changing them brings.
+
+    A quarter brings a quarter of what its block does, give or take half of what a block thereabouts brings: so much
+    would be left to each if pixels had nothing to do with each other. It is a gain where that is above nothing. Of few
+    blocks, those around one are most of the image and tell nothing of its place; a picture shows its object in the
+    middle.
+    """
+    across = len(effects)
+    if across < _ENOUGH_TO_TELL_PLACES:
+        from_middle = np.square(2 * np.arange(across) + 1 - across)
+        return np.broadcast_to(-np.add.outer(from_middle, from_middle)[:, :, None], effects.shape)
+    effects = np.nan_to_num(effects)
+    around = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
+    near = np.sqrt(sliding_window_view(around, (3, 3)).mean(axis=(2, 3)))[:, :, None]
+    gains: Effects = _expected_gains(effects / 4, near / 2)
+    return gains
+
+
+def _expected_gain(mean: float, spread: float) -> float:
+    """What is above nothing of a normal distribution."""
+    if spread == 0:  # all around does nothing, and so does this
+        return 0.0
+    times = mean / spread
+    return mean * math.erfc(-times / math.sqrt(2)) / 2 + spread * math.exp(-times * times / 2) / math.sqrt(2 * math.pi)
+
+
+_expected_gains = np.vectorize(_expected_gain, otypes=[float])
+
+
+def _within(pixels: slice, across: int, side: int) -> slice:
+    """The blocks, of so many along a side, that have no pixels but these."""
+    return slice(-(-pixels.start * across // side), pixels.stop * across // side)
+
+
+def _quarters(row: int, column: int, rows: list[int], columns: list[int], cut: int) -> list[tuple[int, int]]:
+    """The blocks of a level that one of the level before is cut in, by row and column.
+
+    Where a side is no power of two, some blocks of the last levels cover no pixel; they are left out.
+    """
+    return [
+        (down, along)
+        for down in range(row * cut, row * cut + cut)
+        for along in range(column * cut, column * cut + cut)
+        if rows[down] < rows[down + 1] and columns[along] < columns[along + 1]
+    ]
