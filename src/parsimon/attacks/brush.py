@@ -48,6 +48,7 @@ class Brush:
         """Forget what it knows, and begin with the whole image."""
         self._ahead = [*reversed(self._levels)]
         self._queue: list[list[int]] = []
+        self._cuts: list[list[int]] = []
         self.known = self._finer = np.full((1, 1, self._parts), np.nan)
 
     @property
@@ -66,10 +67,9 @@ class Brush:
         if not self._queue:
             self._enter(self._ahead.pop(), rng)
         row, column, part = self._queue.pop()
-        height, width, channels = best.cells
-        across, depth = len(self._finer), channels // self._parts
-        rows, columns = ([place * side // across for place in range(across + 1)] for side in (height, width))
-        quarters = _quarters(row, column, rows, columns, across // len(self.known))
+        rows, columns = self._cuts
+        quarters = _quarters(row, column, rows, columns, len(self._finer) // len(self.known))
+        depth = best.cells[2] // self._parts
         left = self.known[row, column, part]  # what those of them bring together that have not been asked for
         kept: list[Window] = []
         for asked, number in enumerate(rng.permutation(len(quarters)).tolist()):
@@ -108,6 +108,7 @@ class Brush:
             order = order[_promise(self.known)[tuple(order.T)].argsort(kind="stable")[::-1]]
         self._queue = order[::-1].tolist()
         self._finer = np.zeros((across, across, self._parts))
+        self._cuts = [[place * side // across for place in range(across + 1)] for side in self._pixels.shape[:2]]
 
 
 def _promise(effects: Effects) -> Effects:
