@@ -278,6 +278,14 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
     assert min(asked.values()) >= 2
 
 
+def test_where_nothing_has_gained_every_kind_of_change_is_tried_before_any_goes_to_the_finest_blocks() -> None:
+    image = random_image((3, 16, 16), margin=0.2)
+    replies = iter([1.0])  # the checkerboard; all other corners are equal, and lower
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, 0.0), asks=30)
+    above = signs(asked_images(exchanges), image)
+    assert {kind_of(corner != above[0]) for corner in above[6:]} == {*kinds(16), "channel"}
+
+
 def test_a_texture_needs_two_lines_each_way() -> None:
     """Of smaller blocks it would be a flip, or nothing."""
     image = random_image((3, 4, 6), margin=0.2)

@@ -55,7 +55,7 @@ class Thrift(Attack):
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
             while at_work := [brush for brush in brushes if not brush.done]:
-                brush = max(at_work, key=lambda each: each.worth)
+                brush = max(at_work, key=lambda each: (each.worth, -len(each.known)))  # of equals, the coarser
                 changed = yield from brush.cut(best, rng)
                 for other in brushes:
                     if other is not brush:
