@@ -240,6 +240,19 @@ def test_a_picture_that_is_dropped_in_is_attacked_step_by_step(browser: Any, add
     visitor.close()
 
 
+def test_the_player_comes_with_the_first_query(browser: Any, address: str) -> None:
+    """Before it the buttons would do nothing, and its coming would undo a pause."""
+    visitor = Visitor(browser, address)
+    visitor.page.evaluate("""() => {
+        const [stage, told] = [".stage", ".told"].map((each) => document.querySelector(each));
+        new MutationObserver(() => (window.first = told.textContent)).observe(stage, { attributeFilter: ["hidden"] });
+    }""")
+    visitor.page.locator(".bundled").click()
+    visitor.page.locator(".stage").wait_for()
+    assert visitor.page.evaluate("window.first").startswith("Query 1 of")
+    visitor.close()
+
+
 def test_a_picture_is_dropped_from_the_desktop(browser: Any, address: str) -> None:
     visitor = Visitor(browser, address)
     made = "new File([Uint8Array.from(bytes)], 'mine.png')"

@@ -35,9 +35,6 @@ function startStepper(section, { networks, radii, largest }) {
     if (told.scene) {
       mine.scene = sceneOf(told);
       Object.assign(mine, { classes: told.classes, label: told.label, before: told.confidence, budget: told.budget });
-      stage.hidden = false;
-      paint(at(".original"), mine.scene.side, (place) => mine.scene.original[place]);
-      at(".label").textContent = `${told.classes[told.label]} ${percent(told.confidence)}`;
     } else if (told.ended) {
       mine.ended = told;
       if (mine.at === mine.steps.length - 1) show();
@@ -47,10 +44,18 @@ function startStepper(section, { networks, radii, largest }) {
       mine.steps.push(told);
       slider.max = mine.steps.length - 1;
       if (mine.steps.length === 1) {
+        stage.hidden = false; // not earlier: its buttons need a step
+        paintOriginal();
+        at(".label").textContent = `${mine.classes[mine.label]} ${percent(mine.before)}`;
         show();
         go();
       }
     }
+  }
+
+  function paintOriginal() {
+    const { original, side } = attack.scene;
+    paint(at(".original"), side, (place) => original[place]);
   }
 
   function show() {
@@ -126,7 +131,7 @@ function startStepper(section, { networks, radii, largest }) {
   at(".back").addEventListener("click", by(-1));
   at(".forward").addEventListener("click", by(1));
   slider.addEventListener("input", () => { pause(); move(slider.value - attack.at); });
-  new ResizeObserver(() => attack?.steps.length && (paint(at(".original"), attack.scene.side, (place) => attack.scene.original[place]), show())).observe(stage);
+  new ResizeObserver(() => attack?.steps.length && (paintOriginal(), show())).observe(stage);
 
   for (const name of ["network", "radius"]) at(`[name=${name}]`).addEventListener("change", () => last && begin(...last));
   at(".bundled").addEventListener("click", () => begin(null, (sample = (sample + 1) % 1000)));
