@@ -255,10 +255,10 @@ def test_a_sketch_that_was_taken_back_is_drawn_as_it_was() -> None:
         return np.asarray(pixels)
 
     low = shown(sketch.ask(), 1.0)
-    repainted = shown(sketch.repaint(window, ~sketch.signs[window]), 0.5)
-    assert not np.array_equal(repainted, low)
+    flipped = shown(sketch.flip(window, np.ones((3, 2, 1), np.bool_)), 0.5)
+    assert not np.array_equal(flipped, low)
     assert np.array_equal(shown(sketch.ask(), 1.0), low)
-    assert np.array_equal(shown(sketch.repaint(window, ~sketch.signs[window]), 2.0), repainted)
-    assert np.array_equal(shown(sketch.ask(), 2.0), repainted)
+    assert np.array_equal(shown(sketch.flip(window, np.ones((3, 2, 1), np.bool_)), 2.0), flipped)
+    assert np.array_equal(shown(sketch.ask(), 2.0), flipped)
     with pytest.raises(ValueError, match="read-only"):
         sketch.signs[window] = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -35,8 +36,10 @@ class Brush:
         worth: What a query has gained lately.
     """
 
-    def __init__(self, pixels: Mask, parts: int, levels: Sequence[int], *, deduce: bool, rank: bool) -> None:
-        """Flip these pixels of a block, given by row, column and 1, in one of so many parts of the channels.
+    def __init__(
+        self, pixels: Mask, parts: Sequence[slice], levels: Sequence[int], *, deduce: bool, rank: bool
+    ) -> None:
+        """Flip these pixels of a block, given by row, column and 1, in one of these parts of the channels.
 
         `levels` are the numbers of blocks along a side, each twice the one before; `deduce` and `rank` are Thrift's.
         """
@@ -47,50 +50,45 @@ class Brush:
     def begin_anew(self) -> None:
         """Forget what it knows, and begin with the whole image."""
         self._ahead = [*reversed(self._levels)]
-        self._queue: list[list[int]] = []
-        self._cuts: list[list[int]] = []
-        self.known = self._finer = np.full((1, 1, self._parts), np.nan)
+        self._order, self._left = np.empty(0, np.intp), 0  # the blocks to cut, from the last, and how many are left
+        self.known = self._finer = np.full((1, 1, len(self._parts)), np.nan)
 
     @property
     def done(self) -> bool:
         """Whether there is no finer level."""
-        return not (self._ahead or self._queue)
+        return not (self._left or self._ahead)
 
     def level(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, None]:
         """Change all blocks of the next level, and keep what gains."""
         yield from self.cut(best, rng)
-        while self._queue:
+        while self._left:
             yield from self.cut(best, rng)
 
     def cut(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
         """Change the quarters of the next block, one after another, and keep what gains: the windows where it did."""
-        if not self._queue:
+        if not self._left:
             self._enter(self._ahead.pop(), rng)
-        row, column, part = self._queue.pop()
-        rows, columns = self._cuts
-        quarters = _quarters(row, column, rows, columns, len(self._finer) // len(self.known))
-        depth = best.cells[2] // self._parts
-        left = self.known[row, column, part]  # what those of them bring together that have not been asked for
+        known, finer = self.known, self._finer
+        self._left -= 1
+        cell, part = divmod(self._order.item(self._left), len(self._parts))
+        row, column = divmod(cell, len(known))
+        quarters = _quarters(row, column, len(known), len(finer), self._pixels.shape[:2])
+        unasked = known.item(row, column, part)  # what those of the quarters bring together that were not asked for
         kept: list[Window] = []
-        for asked, number in enumerate(rng.permutation(len(quarters)).tolist()):
-            down, along = quarters[number]
-            last, uncut = asked == len(quarters) - 1, len(quarters) == 1
-            if last and left <= 0 and (self._deduce or uncut):
-                self._finer[down, along, part] = left
+        for asked, number in enumerate(rng.permutation(len(quarters)).tolist(), 1):
+            down, along, rows, columns = quarters[number]
+            if asked == len(quarters) and unasked <= 0 and (self._deduce or asked == 1):
+                finer[down, along, part] = unasked
                 continue
-            window = (
-                slice(rows[down], rows[down + 1]),
-                slice(columns[along], columns[along + 1]),
-                slice(part * depth, (part + 1) * depth),
-            )
-            gain = yield from best.repaint(window, best.signs[window] ^ self._pixels[window[:2]])
+            window = rows, columns, self._parts[part]
+            gain = yield from best.flip(window, self._pixels[rows, columns])
             if gain > 0:
                 kept.append(window)
             self.worth += (max(gain, 0.0) - self.worth) / MEMORY
-            self._finer[down, along, part] = -abs(gain)  # a change that was kept can be taken back
-            left -= gain
-        if not self._queue:
-            self.known = self._finer
+            finer[down, along, part] = -abs(gain)  # a change that was kept can be taken back
+            unasked -= gain
+        if not self._left:
+            self.known = finer
         return kept
 
     def forget(self, windows: list[Window]) -> None:
@@ -103,12 +101,11 @@ class Brush:
 
     def _enter(self, across: int, rng: np.random.Generator) -> None:
         """Begin a level with so many blocks along a side."""
-        order = rng.permutation(list(np.ndindex(self.known.shape)))
+        order = rng.permutation(self.known.size)
         if self._rank:
-            order = order[_promise(self.known)[tuple(order.T)].argsort(kind="stable")[::-1]]
-        self._queue = order[::-1].tolist()
-        self._finer = np.zeros((across, across, self._parts))
-        self._cuts = [[place * side // across for place in range(across + 1)] for side in self._pixels.shape[:2]]
+            order = order[_promise(self.known).reshape(-1)[order].argsort(kind="stable")[::-1]]
+        self._order, self._left = order[::-1], len(order)
+        self._finer = np.zeros((across, across, len(self._parts)))
 
 
 def _promise(effects: Effects) -> Effects:
@@ -126,19 +123,17 @@ def _promise(effects: Effects) -> Effects:
     effects = np.nan_to_num(effects)
     around = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
     near = np.sqrt(sliding_window_view(around, (3, 3)).mean(axis=(2, 3)))[:, :, None]
-    gains: Effects = _expected_gains(effects / 4, near / 2)
-    return gains
+    return _expected_gains(effects / 4, near / 2)
 
 
-def _expected_gain(mean: float, spread: float) -> float:
-    """What is above nothing of a normal distribution."""
-    if spread == 0:  # all around does nothing, and so does this
-        return 0.0
-    times = mean / spread
-    return mean * math.erfc(-times / math.sqrt(2)) / 2 + spread * math.exp(-times * times / 2) / math.sqrt(2 * math.pi)
+_erfc = np.vectorize(math.erfc, otypes=[float])
 
 
-_expected_gains = np.vectorize(_expected_gain, otypes=[float])
+def _expected_gains(mean: Effects, spread: Effects) -> Effects:
+    """What is above nothing of normal distributions."""
+    times = mean / np.where(spread == 0, 1, spread)  # nothing where all around does nothing, and so does this
+    inside: Effects = mean * _erfc(-times / math.sqrt(2)) / 2
+    return inside + spread * np.exp(-times * times / 2) / math.sqrt(2 * math.pi)
 
 
 def _within(pixels: slice, across: int, side: int) -> slice:
@@ -146,14 +141,25 @@ def _within(pixels: slice, across: int, side: int) -> slice:
     return slice(-(-pixels.start * across // side), pixels.stop * across // side)
 
 
-def _quarters(row: int, column: int, rows: list[int], columns: list[int], cut: int) -> list[tuple[int, int]]:
-    """The blocks of a level that one of the level before is cut in, by row and column.
+@lru_cache(maxsize=2**16)  # as many as searches that run side by side meet
+def _quarters(
+    row: int, column: int, across: int, finer: int, sides: tuple[int, int]
+) -> list[tuple[int, int, slice, slice]]:
+    """The blocks that one of a level is cut in, by row and column on the finer level, and the pixels that each covers.
 
     Where a side is no power of two, some blocks of the last levels cover no pixel; they are left out.
     """
+    cut = finer // across
+    downs, alongs = (
+        [
+            (place, slice(place * side // finer, (place + 1) * side // finer))
+            for place in range(at * cut, at * cut + cut)
+        ]
+        for at, side in zip((row, column), sides, strict=True)
+    )
     return [
-        (down, along)
-        for down in range(row * cut, row * cut + cut)
-        for along in range(column * cut, column * cut + cut)
-        if rows[down] < rows[down + 1] and columns[along] < columns[along + 1]
+        (down, along, rows, columns)
+        for down, rows in downs
+        for along, columns in alongs
+        if rows.start < rows.stop and columns.start < columns.stop
     ]

@@ -23,36 +23,31 @@ class Sketch:
         height, width, channels = signs.shape
         self._grid = Grid((channels, height, width), (height, width), 1)
         self._flat = np.array(signs, order="C").reshape(-1)
-        self._signs = self._flat.reshape(self.cells)
+        self._signs = self._flat.reshape(signs.shape)
         self.signs = self._signs.view()
         self.signs.flags.writeable = False
         self.loss = -math.inf
-        self._taken_back: list[Window] = []  # since it was asked for
-
-    @property
-    def cells(self) -> tuple[int, int, int]:
-        """Rows, columns and channels."""
-        return self._grid.cells
+        self._changed: list[Window] = []  # since it was asked for
 
     def ask(self) -> Generator[Ask, Reply, None]:
         """Ask for its loss."""
         self.loss = yield from self._asked()
 
-    def repaint(self, window: Window, signs: NDArray[np.bool_]) -> Generator[Ask, Reply, float]:
-        """Give the pixels of a window other signs, and keep them if the loss has risen; by how much it has."""
+    def flip(self, window: Window, pixels: NDArray[np.bool_]) -> Generator[Ask, Reply, float]:
+        """Flip these pixels of a window, and keep that if the loss has risen; by how much it has."""
         before = self._signs[window].copy()
-        self._signs[window] = signs
-        loss = yield from self._asked(window)
+        self._signs[window] = before ^ pixels
+        self._changed.append(window)
+        loss = yield from self._asked()
         gain = loss - self.loss
         if gain > 0:
             self.loss = loss
         else:
             self._signs[window] = before
-            self._taken_back.append(window)
+            self._changed.append(window)
         return gain
 
-    def _asked(self, *repainted: Window) -> Generator[Ask, Reply, float]:
-        changed = [*self._taken_back, *repainted]
-        self._taken_back.clear()
-        reply = yield Ask(Corners(self._grid, self._flat, changed=changed))
-        return float(reply.loss[0])
+    def _asked(self) -> Generator[Ask, Reply, float]:
+        reply = yield Ask(Corners(self._grid, self._flat, changed=self._changed))
+        self._changed = []
+        return reply.loss.item()

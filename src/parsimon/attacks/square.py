@@ -56,10 +56,10 @@ class Square(Attack):
             # As published, a window never reaches the last row and column.
             top, left = rng.integers(max(1, height - side)), rng.integers(max(1, width - side))
             window = slice(top, top + side), slice(left, left + side), slice(None)
-            colour = rng.random(channels) < 0.5
-            while (best.signs[window] == colour).all():
-                colour = rng.random(channels) < 0.5
-            yield from best.repaint(window, colour)
+            signs = best.signs[window]
+            while not (other := signs != (rng.random(channels) < 0.5)).any():
+                pass
+            yield from best.flip(window, other)
 
     def _side(self, progress: float, height: int, width: int) -> int:
         """Of the window, after this part of the budget."""

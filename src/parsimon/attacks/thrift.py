@@ -81,7 +81,7 @@ class Thrift(Attack):
             yield from striped.ask()
         yield from best.ask()
         levels = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
-        by_channel = self._brush(everywhere, channels, levels)
+        by_channel = self._brush(everywhere, [slice(channel, channel + 1) for channel in range(channels)], levels)
         yield from by_channel.level(best, rng)
         while by_channel.known.size < _ENOUGH and not by_channel.done:
             yield from by_channel.level(best, rng)
@@ -93,9 +93,10 @@ class Thrift(Attack):
         if not self.texture or -apart <= above <= 0:
             return best, [by_channel]
         of_two_lines = [across for across in levels if across * 2 * thick <= min(height, width)]
-        brushes = [self._brush(pixels, 1, of_two_lines) for pixels in (rows, columns, checkerboard)]
+        grey = [slice(0, channels)]
+        brushes = [self._brush(pixels, grey, of_two_lines) for pixels in (rows, columns, checkerboard)]
         if channels > 1:
-            brushes.insert(0, self._brush(everywhere, 1, levels))
+            brushes.insert(0, self._brush(everywhere, grey, levels))
         brushes.append(by_channel)
         for brush in brushes:  # as if one of the latest queries of each had brought what a block does
             brush.worth = apart / by_channel.known.size / MEMORY
@@ -104,5 +105,5 @@ class Thrift(Attack):
             return squared, brushes
         return best, brushes
 
-    def _brush(self, pixels: Mask, parts: int, levels: list[int]) -> Brush:
+    def _brush(self, pixels: Mask, parts: list[slice], levels: list[int]) -> Brush:
         return Brush(pixels, parts, levels, deduce=self.deduce, rank=self.rank)
