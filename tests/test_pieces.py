@@ -16,7 +16,7 @@ import parsimon
 from parsimon import zoo
 from parsimon.attacks import PGD
 from parsimon.oracles import as_oracle
-from parsimon.oracles.pieces import images_per_call, in_pieces
+from parsimon.oracles.pieces import images_per_call, in_pieces, started_in_pieces
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_calls_may_be_made_side_by_side() -> None:
 
     images = np.arange(21).reshape(7, 3)
     with ThreadPoolExecutor(2) as pool:
-        np.testing.assert_array_equal(in_pieces(run, images, 4, np, pool.map), images.sum(axis=1))
+        np.testing.assert_array_equal(started_in_pieces(run, images, 4, np, pool.map)(), images.sum(axis=1))
 
 
 def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,18 @@ from parsimon.canvas import Canvas
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line
 from parsimon.flights import Answered, AnyCanvas, Batch, Flights, Turn
 from parsimon.large_canvas import LargeCanvas
-from parsimon.protocol import Attack, GradientOracle, Oracle, Outcome, RemoteModel, Scene, Task, Told, Traffic
+from parsimon.protocol import (
+    Attack,
+    GradientOracle,
+    Oracle,
+    Outcome,
+    RemoteModel,
+    Scene,
+    StartingOracle,
+    Task,
+    Told,
+    Traffic,
+)
 from parsimon.threat import Threat
 
 
@@ -99,6 +110,7 @@ class Engine:
         self.tally = Tally()
         self.threat = threat
         self._attack, self._oracle = attack, oracle
+        self._start = oracle.start if isinstance(oracle, StartingOracle) else partial(partial, oracle)
         self._remote = oracle if isinstance(oracle, RemoteModel) else None
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
         self.stopped = False
@@ -124,20 +136,20 @@ class Engine:
             return
         flights = self._flights(self._scene(arrivals[0]).shape, len(places))
         del places
-        batch: Batch | None = None  # to show
+        shown: Shown | None = None  # a batch that the model looks at
         answered: Answered | None = None  # the one before, to tell
         with _beside_the_model(self._oracle) as beside:
-            while batch or answered or arrivals:
+            while shown or answered or arrivals:
                 # While the model looks at a batch, the searches are told of the one before, and the next one is drawn.
-                work = partial(flights.turn, answered, arrivals, full=batch is not None)
-                done = beside(work) if batch else work
+                work = partial(self._turn, flights, answered, arrivals, full=shown is not None)
+                done = beside(work) if shown else work
                 told, answered, failure = answered, None, None
-                if batch:
+                if shown:
                     try:
-                        answered = self._show(batch)
+                        answered = shown()
                     except Exception as error:  # raised when what was answered before has been yielded
                         failure = error
-                turn = done()
+                turn, shown = done()
                 yield from self._news(turn, told)
                 if failure is not None:
                     raise failure
@@ -145,7 +157,6 @@ class Engine:
                     yield from self._news(flights.turn(answered, [], full=True), answered)
                     yield from flights.interrupted()
                     return
-                batch = turn.batch
                 arrivals = _arriving(waiting, turn.free)
 
     def _flights(self, shape: tuple[int, int, int], places: int) -> Flights:
@@ -167,11 +178,23 @@ class Engine:
     def _scene(self, task: Task) -> Scene:
         return Scene(task.index, task.image, self.threat, self._budget)
 
-    def _show(self, batch: Batch) -> Answered:
+    def _turn(
+        self, flights: Flights, answered: Answered | None, arrivals: list[Task], *, full: bool
+    ) -> tuple[Turn, Shown | None]:
+        """A turn, and what waits for the model to look at the batch that it has drawn."""
+        turn = flights.turn(answered, arrivals, full=full)
+        if turn.batch is None:
+            return turn, None
+        return turn, self._begin(turn.batch)
+
+    def _begin(self, batch: Batch) -> Shown:
         if self._attack.white_box and batch.wants_gradients:
-            return Answered(batch, *self._pull_back(batch))
+            return lambda: Answered(batch, *self._pull_back(batch))
+        return partial(self._show, batch, self._start(batch.drawn.images))
+
+    def _show(self, batch: Batch, ask: Callable[[], Any]) -> Answered:
         with self._counting_traffic():
-            return Answered(batch, scores_of(self._oracle, batch.drawn.images)[batch.drawn.rows])
+            return Answered(batch, _scores(ask, batch.drawn.images)[batch.drawn.rows])
 
     def _news(self, turn: Turn, answered: Answered | None) -> Iterator[Outcome | Step]:
         """Count what has come of a turn, and tell of it."""
@@ -222,7 +245,8 @@ def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:
     return arrivals
 
 
-Work = Callable[[], Turn]
+Shown = Callable[[], Answered]  # what waits for the model's answer
+Work = Callable[[], tuple[Turn, Shown | None]]
 
 
 @contextmanager
@@ -247,7 +271,11 @@ def _beside_the_model(oracle: Oracle) -> Iterator[Callable[[Work], Work]]:
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
     """The oracle's scores, if it answers and they have the shape of scores."""
-    return _checked_scores(_answered(lambda: oracle(batch), batch), len(batch))
+    return _scores(partial(oracle, batch), batch)
+
+
+def _scores(ask: Callable[[], Any], batch: Any) -> NDArray[Any]:
+    return _checked_scores(_answered(ask, batch), len(batch))
 
 
 def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:

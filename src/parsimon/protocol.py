@@ -233,6 +233,17 @@ class ReadingOracle(Oracle, Protocol):
         """Whether it neither writes to images nor looks at them once it has answered."""
 
 
+@runtime_checkable
+class StartingOracle(Oracle, Protocol):
+    """A model with cores of its own, which can be given a batch while it computes the one before.
+
+    So none of its cores waits for the others at the end of a batch.
+    """
+
+    def start(self, images: Any) -> Callable[[], NDArray[Any]]:
+        """Begin, and give what waits for the scores. It may be called by another thread than the one that waits."""
+
+
 Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them
 
 

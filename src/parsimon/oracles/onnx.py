@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import ModelError, first_line, require
-from parsimon.oracles.pieces import images_per_call, in_pieces
+from parsimon.oracles.pieces import images_per_call, started_in_pieces
 from parsimon.oracles.torch import TorchOracle
 from parsimon.protocol import Slope
 
@@ -60,11 +60,13 @@ class SessionOracle:
         return bool(self._session.get_providers()[0] == "CPUExecutionProvider")
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
+        return self.start(images)()
+
+    def start(self, images: NDArray[np.float32]) -> Callable[[], NDArray[Any]]:
         if self.fixed_batch:
-            return self._run(images)
+            return partial(self._run, images)
         size = self._images_per_call or images_per_call(images.shape[1:], _AT_MOST)
-        scores: NDArray[Any] = in_pieces(self._run, images, size, self.namespace, self._map)
-        return scores
+        return started_in_pieces(self._run, images, size, self.namespace, self._map)
 
     def _run(self, images: NDArray[np.float32]) -> NDArray[Any]:
         return np.asarray(self._session.run([self._output], {self._input: images})[0])

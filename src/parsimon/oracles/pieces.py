@@ -23,20 +23,30 @@ def images_per_call(shape: tuple[int, ...], at_most: int) -> int:
     return max(_AT_LEAST, min(at_most, 1 << fitting))
 
 
-def in_pieces(
+def in_pieces(run: Callable[[Any], Any], images: Any, size: int, namespace: Any) -> Any:
+    """What `run` makes of the images, in calls with `size` images each, the last one filled with copies."""
+    return started_in_pieces(run, images, size, namespace, map)()
+
+
+def started_in_pieces(
     run: Callable[[Any], Any],
     images: Any,
     size: int,
     namespace: Any,
-    run_all: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
-) -> Any:
-    """What `run` makes of the images, in calls with `size` images each, the last one filled with copies.
+    run_all: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]],
+) -> Callable[[], Any]:
+    """As `in_pieces`, with what waits for the result.
 
-    `run_all` makes the calls; like `map`, it gives their results in order.
+    `run_all` makes the calls; like `map`, it gives their results in order, and may make them when they are waited for.
     """
     pieces = [images[start : start + size] for start in range(0, len(images), size)]
     missing = size * len(pieces) - len(images)
     if missing:
         pieces[-1] = namespace.concat([pieces[-1], *[images[:1]] * missing])
-    results = list(run_all(run, pieces))
-    return (namespace.concat(results) if len(results) > 1 else results[0])[: len(images)]
+    started = run_all(run, pieces)
+
+    def result() -> Any:
+        results = list(started)
+        return (namespace.concat(results) if len(results) > 1 else results[0])[: len(images)]
+
+    return result
