@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,46 +25,50 @@ from parsimon.attacks.named import open_attack
 from parsimon.checks import classify
 from parsimon.engine import Engine, Step
 from parsimon.oracles import CallableOracle, as_oracle
-from parsimon.protocol import Oracle, Task
+from parsimon.protocol import Oracle, StartingOracle, Task
 
-IMAGES, BATCH = 1024, 512
+IMAGES, BATCH, STEPS_A_TURN = 1024, 512, 16
+Answer = Callable[[], NDArray[Any]]
 
 
 class InTurns:
-    """An oracle whose rows are shown again, in full batches, between the engine's steps."""
+    """An oracle whose rows are shown again, in full batches, after every so many of the engine's steps."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.namespace, self.device, self.fixed_batch = oracle.namespace, oracle.device, oracle.fixed_batch
-        self._oracle = oracle
-        self._shown: deque[NDArray[np.float32]] = deque()
-        self._rows_before = self._filled = 0
-        self._buffer: NDArray[np.float32] | None = None
+        self._start = oracle.start if isinstance(oracle, StartingOracle) else partial(partial, oracle)
+        self._shown: deque[tuple[NDArray[np.float32], Answer]] = deque()
+        self._rows_before = 0
+        self._again: list[NDArray[np.float32]] = []
         self.bare_seconds = self.aside_seconds = 0.0
         self.bare_rows = 0
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        self._shown.append(images)
-        return self._oracle(images)
+        return self.start(images)()
+
+    def start(self, images: NDArray[np.float32]) -> Answer:
+        answer = lru_cache(self._start(images))
+        self._shown.append((images, answer))
+        return answer
 
     def show_again(self, step: Step) -> None:
-        """Collect the rows of a call that a search asked for; show them when they fill a batch."""
-        began = time.perf_counter()
-        rows = self._shown.popleft()[: step.tally.rows - self._rows_before]
+        """Collect the rows of a call that a search asked for, and show what was collected when it is much."""
+        rows, _ = self._shown.popleft()
+        self._again.append(rows[: step.tally.rows - self._rows_before])
         self._rows_before = step.tally.rows
-        if self._buffer is None:
-            self._buffer = np.empty((BATCH, *rows.shape[1:]), np.float32)
-        while len(rows):
-            taken = rows[: BATCH - self._filled]
-            self._buffer[self._filled : self._filled + len(taken)] = taken
-            self._filled += len(taken)
-            rows = rows[len(taken) :]
-            if self._filled == BATCH:
-                start = time.perf_counter()
-                self._oracle(self._buffer)
-                self.bare_seconds += time.perf_counter() - start
-                self.bare_rows += BATCH
-                self._filled = 0
-        self.aside_seconds += time.perf_counter() - began
+        if step.tally.calls % STEPS_A_TURN == 0:
+            for _, answer in self._shown:  # of a batch that was begun, which belongs to the attack
+                answer()
+            began = time.perf_counter()
+            rows = np.concatenate(self._again)
+            rows = rows[: len(rows) // BATCH * BATCH]
+            self._again.clear()
+            start = time.perf_counter()
+            for answer in [self._start(rows[first : first + BATCH]) for first in range(0, len(rows), BATCH)]:
+                answer()
+            self.bare_seconds += time.perf_counter() - start
+            self.bare_rows += len(rows)
+            self.aside_seconds += time.perf_counter() - began
 
 
 def perceptron(hidden: int = 352, classes: int = 10) -> CallableOracle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -224,8 +225,63 @@ def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_give
     assert not attack.threads & callers
 
 
+class Cores(CallableOracle):
+    """A model with cores of its own."""
+
+    enough = 2
+
+    def __init__(self, function: Any, cores: int = 1) -> None:
+        super().__init__(function)
+        self._pool = ThreadPoolExecutor(cores)
+
+    def start(self, images: Any) -> Any:
+        return self._pool.submit(self, images).result
+
+
+def test_a_model_with_cores_of_its_own_is_given_a_batch_before_it_has_done_with_the_one_before() -> None:
+    meeting = threading.Barrier(2, timeout=30)
+
+    def in_company(images: NDArray[np.float32]) -> NDArray[np.float64]:
+        meeting.wait()  # in vain if this batch is the only one that is computed
+        return brightness(images)
+
+    attack = Scripted((grey(0.1), grey(0.2), grey(0.3)))
+    tasks = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
+    engine = Engine(attack, Cores(in_company, cores=2), Threat(0.75, loss="margin"), budget=9, batch_size=4)
+    assert [outcome.ended for outcome in engine.run(tasks)] == ["exhausted"] * 8
+    assert engine.tally.calls == 6
+
+
+@pytest.mark.parametrize(("images", "batches"), [(3, [3, 3]), (5, [4, 4, 2]), (6, [4, 2, 4, 2])])
+def test_what_is_drawn_ahead_need_not_fill_a_batch_if_it_keeps_the_model_busy(images: int, batches: list[int]) -> None:
+    shown: list[int] = []
+
+    class Watched(Cores):
+        def start(self, images: Any) -> Any:
+            shown.append(len(images))
+            return super().start(images)
+
+    attack = Scripted((grey(0.1), grey(0.2)))
+    tasks = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(images)]
+    engine = Engine(attack, Watched(brightness), Threat(0.75, loss="margin"), budget=9, batch_size=4)
+    assert [outcome.ended for outcome in engine.run(tasks)] == ["exhausted"] * images
+    assert shown == batches
+
+
+@pytest.mark.parametrize("name", ["parsimonious", "thrift", "square"])
+def test_results_do_not_depend_on_whether_the_model_is_given_batches_ahead(name: str) -> None:
+    attack, threat, network = open_attack(name), Threat(0.02), Network(SHAPE)
+    tasks = tasks_for(SHAPE, threat, 20)
+    ahead, in_turn = (
+        results(Engine(attack, model, threat, budget=200, batch_size=6, in_flight=9).run(tasks))
+        for model in (Cores(network), CallableOracle(network))
+    )
+    assert ahead == in_turn
+
+
+@pytest.mark.parametrize("kind", [CallableOracle, Cores])
 @pytest.mark.parametrize("failing", [2, 3, 6])
-def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing: int) -> None:
+def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing: int, kind: Any) -> None:
     calls = 0
 
     def network(images: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -237,7 +293,7 @@ def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing
 
     attack = Scripted((grey(0.1), grey(0.2), grey(0.3)))
     tasks = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
-    engine = Engine(attack, CallableOracle(network), Threat(0.75, loss="margin"), budget=9, batch_size=4)
+    engine = Engine(attack, kind(network), Threat(0.75, loss="margin"), budget=9, batch_size=4)
     steps: list[int] = []
     with pytest.raises(ModelError, match="out of memory"):
         list(engine.run(tasks, lambda step: steps.append(len(step.told))))

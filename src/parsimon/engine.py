@@ -110,7 +110,10 @@ class Engine:
         self.tally = Tally()
         self.threat = threat
         self._attack, self._oracle = attack, oracle
-        self._start = oracle.start if isinstance(oracle, StartingOracle) else partial(partial, oracle)
+        self._start: Callable[[Any], Callable[[], Any]] = partial(partial, oracle)
+        self._enough = batch_size  # points for a batch that is drawn while the model looks at another
+        if isinstance(oracle, StartingOracle) and not attack.white_box and not oracle.fixed_batch:
+            self._start, self._enough = oracle.start, min(oracle.enough, batch_size)
         self._remote = oracle if isinstance(oracle, RemoteModel) else None
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
         self.stopped = False
@@ -141,7 +144,7 @@ class Engine:
         with _beside_the_model(self._oracle) as beside:
             while shown or answered or arrivals:
                 # While the model looks at a batch, the searches are told of the one before, and the next one is drawn.
-                work = partial(self._turn, flights, answered, arrivals, full=shown is not None)
+                work = partial(self._turn, flights, answered, arrivals, ahead=shown is not None)
                 done = beside(work) if shown else work
                 told, answered, failure = answered, None, None
                 if shown:
@@ -154,7 +157,7 @@ class Engine:
                 if failure is not None:
                     raise failure
                 if self.stopped:
-                    yield from self._news(flights.turn(answered, [], full=True), answered)
+                    yield from self._news(flights.turn(answered, [], ahead=True), answered)
                     yield from flights.interrupted()
                     return
                 arrivals = _arriving(waiting, turn.free)
@@ -173,16 +176,17 @@ class Engine:
             budget=self._budget,
             batch_size=self._batch_size,
             fixed_batch=self._oracle.fixed_batch,
+            enough=self._enough,
         )
 
     def _scene(self, task: Task) -> Scene:
         return Scene(task.index, task.image, self.threat, self._budget)
 
     def _turn(
-        self, flights: Flights, answered: Answered | None, arrivals: list[Task], *, full: bool
+        self, flights: Flights, answered: Answered | None, arrivals: list[Task], *, ahead: bool
     ) -> tuple[Turn, Shown | None]:
         """A turn, and what waits for the model to look at the batch that it has drawn."""
-        turn = flights.turn(answered, arrivals, full=full)
+        turn = flights.turn(answered, arrivals, ahead=ahead)
         if turn.batch is None:
             return turn, None
         return turn, self._begin(turn.batch)

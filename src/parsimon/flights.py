@@ -148,10 +148,14 @@ class Flights:
         budget: int,
         batch_size: int,
         fixed_batch: bool,
+        enough: int,
     ) -> None:
-        """`search` begins the attack on an image. With `fixed_batch`, every batch has the same shape."""
+        """`search` begins the attack on an image. With `fixed_batch`, every batch has the same shape.
+
+        `enough`: points for which a batch is worth drawing while the model looks at another.
+        """
         self._canvas, self._search, self._threat = canvas, search, threat
-        self._budget, self._batch_size, self._fixed_batch = budget, batch_size, fixed_batch
+        self._budget, self._batch_size, self._fixed_batch, self._enough = budget, batch_size, fixed_batch, enough
         self._free = list(range(places))
         self._at: dict[int, _Flight] = {}  # by place
         self._ready: deque[_Flight] = deque()  # those with points to show
@@ -159,14 +163,14 @@ class Flights:
         self._told: list[Told] = []
         self._queries = 0
 
-    def turn(self, answered: Answered | None, arrivals: Iterable[Task], *, full: bool) -> Turn:
-        """Tell what was answered, take in other images, draw the next batch; with `full`, only if it can be filled."""
+    def turn(self, answered: Answered | None, arrivals: Iterable[Task], *, ahead: bool) -> Turn:
+        """Tell what was answered, take in other images, draw the next batch; if `ahead`, only if there is enough."""
         self._ended, self._told, self._queries = [], [], 0
         if answered is not None:
             self._tell(answered)
         for task in arrivals:
             self._start(task)
-        batch = self._draw() if self._ready and (not full or self._can_fill()) else None
+        batch = self._draw() if self._ready and (not ahead or self._has_enough()) else None
         return Turn(self._ended, self._told, self._queries, batch, len(self._free))
 
     def interrupted(self) -> Iterator[Outcome]:
@@ -204,11 +208,11 @@ class Flights:
         """Points of one search in a batch. If it is one of each, the canvas may lend what it has drawn, uncopied."""
         return 1 if self._canvas.lends and len(self._ready) >= self._batch_size else self._batch_size
 
-    def _can_fill(self) -> bool:
-        room, at_once = self._batch_size, self._at_once
+    def _has_enough(self) -> bool:
+        missing, at_once = self._enough, self._at_once
         for flight in self._ready:
-            room -= min(at_once, flight.wanted - flight.sent)
-            if room <= 0:
+            missing -= min(at_once, flight.wanted - flight.sent)
+            if missing <= 0:
                 return True
         return False
 

@@ -240,6 +240,10 @@ class StartingOracle(Oracle, Protocol):
     So none of its cores waits for the others at the end of a batch.
     """
 
+    @property
+    def enough(self) -> int:
+        """How many images keep all of its cores busy."""
+
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin, and give what waits for the scores. It may be called by another thread than the one that waits."""
 

@@ -36,6 +36,7 @@ class SessionOracle:
         """`at_once`: calls to make side by side, where a batch takes several."""
         self._session = session
         self._map = map if at_once == 1 else ThreadPoolExecutor(at_once, "parsimon").map
+        self.enough = at_once * _AT_MOST
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
             found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
