@@ -85,10 +85,10 @@ def test_results_do_not_depend_on_what_is_in_flight(kind: str) -> None:
     model = as_oracle(zoo.path("robust") if kind == "onnx" else zoo.module("robust"))
     runs = [
         parsimon.attack(
-            model, images[:24], labels[:24], 8 / 255, budget=90, batch_size=8, in_flight=in_flight, progress=False
+            model, images[:12], labels[:12], 16 / 255, budget=40, batch_size=8, in_flight=in_flight, progress=False
         )
         for in_flight in (1, 3, 8, 256)
     ]
-    assert runs[0].summary.successes > 0
+    assert 0 < runs[0].summary.successes < len(runs[0].outcomes)
     for run in runs[1:]:
         assert run.outcomes == runs[0].outcomes
