@@ -12,10 +12,10 @@ The bundled robust network; its first correctly classified images; eps 8/255. Sq
 - parsimon is given the same torch module, and the same network as the ONNX file that it is, by `parsimon.attack`. With
   `workers` it has a process for each core.
 
-Each runs in a process of its own, with one thread (OMP_NUM_THREADS=1) unless it says otherwise, and in turns, so that
-none gains by what another has set and all see the same state of the machine. What is measured begins after imports and
-loading, and ends when the adversarial images are there. Processor time is compared, which a busy machine changes least;
-of workers it is wall time, and it includes that they start.
+Each runs in a process of its own, with one thread (OMP_NUM_THREADS=1) or with all cores where its name says so, and in
+turns, so that none gains by what another has set and all see the same state of the machine. What is measured begins
+after imports and loading, and ends when the adversarial images are there. With one thread processor time is compared,
+which a busy machine changes least; with all cores and of workers it is wall time, and it includes that they start.
 
 A query is an image shown to the network for whatever reason. ART shows each candidate several times, so what a whole
 evaluation takes is the second measure.
@@ -156,6 +156,8 @@ CONTESTANTS: dict[str, tuple[str, Contestant]] = {
     "parsimon, torch, published": ("Parsimonious", ours(Parsimonious("published", block=4), "torch")),
     "parsimon, ONNX, published": ("Parsimonious", ours(Parsimonious("published", block=4), "robust")),
     "parsimon, ONNX, paper": ("Parsimonious", ours(Parsimonious(block=4), "robust")),
+    "the loop, all cores": ("Parsimonious", loop),
+    "parsimon, ONNX, published, all cores": ("Parsimonious", ours(Parsimonious("published", block=4), "robust")),
     "parsimon, ONNX, published, 2 workers": (
         "Parsimonious",
         ours(Parsimonious("published", block=4), "robust", workers=2),
@@ -192,13 +194,16 @@ def main() -> None:
     if arguments.one:
         one(arguments.one, arguments.images, arguments.budget)
         return
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
     same = ["--images", str(arguments.images), "--budget", str(arguments.budget)]
     took: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.only}
     for _ in range(arguments.rounds):
         for name, runs in took.items():
+            threads = os.cpu_count() if "all cores" in name else 1
             said = subprocess.run(
-                [sys.executable, __file__, "--one", name, *same], env=environment, stdout=subprocess.PIPE, check=True
+                [sys.executable, __file__, "--one", name, *same],
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                stdout=subprocess.PIPE,
+                check=True,
             )
             runs.append(json.loads(said.stdout.splitlines()[-1]))
             print(name, runs[-1], flush=True)
@@ -206,7 +211,7 @@ def main() -> None:
     for name, runs in took.items():
         queries, fooled = runs[0]["queries"], runs[0]["fooled"]
         cpu, wall = (median(run[clock] for run in runs) for clock in ("cpu", "wall"))
-        clock, seconds = ("wall", wall) if "workers" in name else ("processor", cpu)
+        clock, seconds = ("wall", wall) if "workers" in name or "all cores" in name else ("processor", cpu)
         print(
             f"{CONTESTANTS[name][0]}, {name}: {queries:,.0f} queries, fooled {fooled:.0f}, "
             f"{seconds:.1f} s ({clock}), {1000 * seconds / queries:.3f} ms a query",

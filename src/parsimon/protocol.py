@@ -245,7 +245,10 @@ class StartingOracle(Oracle, Protocol):
         """How many images keep all of its cores busy."""
 
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
-        """Begin, and give what waits for the scores. It may be called by another thread than the one that waits."""
+        """Begin, and give what waits for the scores, and raises what went wrong.
+
+        It may be called by another thread than the one that waits.
+        """
 
 
 Slope = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them
