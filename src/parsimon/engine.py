@@ -119,7 +119,7 @@ class Engine:
         self.stopped = False
 
     def stop(self) -> None:
-        """End after the batch in work, without one that was begun ahead; images in flight are yielded as interrupted."""
+        """End after the batch in work, without one begun ahead; images still in flight are yielded as interrupted."""
         self.stopped = True
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
@@ -192,7 +192,7 @@ class Engine:
         return turn, self._begin(turn.batch)
 
     def _begin(self, batch: Batch) -> Shown:
-        """Show a batch to a model that begins with it at once; to any other it is shown when the answer is waited for."""
+        """Show a batch to a model that begins at once; to any other it is shown when the answer is waited for."""
         if self._attack.white_box and batch.wants_gradients:
             return lambda: Answered(batch, *self._pull_back(batch))
         return partial(self._show, batch, self._start(batch.drawn.images))
