@@ -176,7 +176,8 @@ def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "side"), [((3, 6, 5), 1), ((1, 223, 230), 1), ((1, 224, 230), 2), ((1, 300, 340), 2)]
+    ("shape", "side"),
+    [((3, 6, 5), 1), ((1, 135, 140), 1), ((1, 136, 140), 2), ((1, 271, 340), 2), ((1, 299, 299), 4)],
 )
 def test_it_asks_first_for_a_checkerboard_for_stripes_for_the_low_corner_and_its_channels(
     shape: Shape, side: int

@@ -16,6 +16,7 @@ things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from parsimon.setsearch import Mask
 from parsimon.threat import Loss
 
 _ENOUGH = 3  # blocks whose effects, added up, are not small by chance: three channels, or quarters of fewer
-_LINES_ACROSS = 112  # of a texture: lines of a pixel for CIFAR-10, and of two for ImageNet's 224 and 299
+_LINES_ACROSS = 96  # of a texture, about: lines of a pixel for CIFAR-10, and for ImageNet of two at 224, four at 299
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Thrift(Attack):
     ) -> Generator[Ask, Reply, tuple[Sketch, list[Brush]]]:
         """The corner to begin with, and the ways to change it."""
         channels, height, width = shape
-        thick = max(1, min(height, width) // _LINES_ACROSS)
+        thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
         rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
         checkerboard, everywhere = rows == columns, np.ones_like(rows)
         stripes = rng.random((1, width, channels)) < 0.5  # Square's
