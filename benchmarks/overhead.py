@@ -5,7 +5,8 @@
 1,024 images are attacked at once, in batches as large as they are by default for so many. Before and after every
 attack the same oracle is shown full batches and nothing but that, one begun before the other is done where it can do
 so, and the mean of both is what the attack is held against. The machine's speed varies by more than what is measured,
-so there are several rounds; all of them are printed, with their median.
+so there are several rounds; all of them are printed, with their median. OMP_NUM_THREADS says how many cores the model
+has; `make bench` gives it one.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def perceptron(hidden: int = 352, classes: int = 10) -> CallableOracle:
 
 def measure(name: str, attack_name: str, oracle: Oracle, eps: float, budget: int) -> None:
     images = np.resize(zoo.images()[0], (IMAGES, 3, 32, 32))
+    # What the model sees is taken for the truth, so that any network can be attacked on any images.
     truth = np.concatenate(
         [classify(oracle, images[start : start + BATCH], BATCH).argmax(axis=1) for start in range(0, IMAGES, BATCH)]
     )
