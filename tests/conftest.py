@@ -20,6 +20,9 @@ from parsimon import engine, zoo
 # Whatever a shell starts in the background ignores Ctrl-C, and so does all that it starts in turn; tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Some virtual machines show AMX and refuse it, and torch fails there in half precision unless it is told not to try.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("parsimon", deadline=None)
 settings.load_profile("parsimon")

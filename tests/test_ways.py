@@ -107,8 +107,8 @@ def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Smal
     oracle = TorchOracle(module)
     seen = scores(oracle)
     assert oracle.way == PLAIN
-    with torch.no_grad():
-        np.testing.assert_array_equal(seen, module(torch.from_numpy(zoo.images()[0][:8])).numpy())
+    with torch.no_grad():  # in a batch of another size, for which torch may round otherwise
+        np.testing.assert_allclose(seen, module(torch.from_numpy(zoo.images()[0][:8])).numpy(), atol=1e-6)
     np.testing.assert_array_equal(scores(oracle), seen)
 
 
