@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import parsimon
 from parsimon import InputError, runs
 from parsimon.engine import Step
 from parsimon.errors import StoreError
@@ -193,6 +194,18 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
         with pytest.raises(StoreError, match="make room on the disk, then resume"):
             store.know("large", "x" * 10_000_000)
     assert str(runs.load(here / "copy")) == str(runs.load(here / "out"))
+
+
+def test_only_the_version_that_a_run_was_begun_with_goes_on_with_it(here: Path) -> None:
+    """Another one may ask otherwise, and what was answered would be taken for answers to other questions."""
+    path = _copy_of_a_run(here) / "run.sqlite"
+    told("""UPDATE about SET value = '"0.0.9"' WHERE key = 'parsimon'""")(path)
+    assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # with nothing left to ask
+    told("DELETE FROM outcomes WHERE image < 5")(path)
+    with pytest.raises(
+        InputError, match=rf"begun with parsimon 0\.0\.9; here .* parsimon {parsimon.__version__}, which"
+    ):
+        runs.resume(here / "copy")
 
 
 def test_the_environment_is_written_down(here: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
@@ -195,6 +196,8 @@ def _attack_all(
     told = {} if store is None else store.told(name)
     runner.tally = Tally.of(ended.values(), None if store is None else store.traffic(name))
     tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
+    if store is not None and len(tasks):
+        _hold_to(store, "parsimon", metadata.version("parsimon"), "parsimon", "may ask its questions otherwise")
     unsaved: list[Outcome] = []
 
     def save(step: Step) -> None:
@@ -233,13 +236,18 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
     for key, value in facts.items():
         store.hold(key, value)
     if prepared.way is not None:
-        begun = store.known("way") or prepared.way
-        if begun != prepared.way:
-            raise InputError(
-                f"this run was begun with the model run by {begun}; here it would be run by {prepared.way}, which "
-                "rounds otherwise, so going on would mix results. Go on where it is run as before, or start a new run."
-            )
-        store.know("way", begun)
+        _hold_to(store, "way", prepared.way, "the model run by", "rounds otherwise")
+
+
+def _hold_to(store: Store, key: str, value: str, what: str, why: str) -> None:
+    """See that the rest of a run is made as its beginning was."""
+    begun = store.known(key) or value
+    if begun != value:
+        raise InputError(
+            f"this run was begun with {what} {begun}; here it would go on with {what} {value}, which {why}, so going "
+            "on would mix results. Go on as before, or start a new run."
+        )
+    store.know(key, begun)
 
 
 def _goals(targets: Any, known: NDArray[np.intp] | None, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
