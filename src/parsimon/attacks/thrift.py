@@ -74,24 +74,24 @@ class Thrift(Attack):
         thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
         rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
         checkerboard, everywhere = rows == columns, np.ones_like(rows)
-        stripes = rng.random((1, width, channels)) < 0.5  # Square's
-        corners = [np.broadcast_to(signs, (height, width, channels)) for signs in (checkerboard, stripes, ~everywhere)]
-        squared, striped, best = map(Sketch, corners)
-        if self.texture:  # the patterns first: where they fool, they are all that is asked
-            yield from squared.ask()
-            yield from striped.ask()
+        corners = [np.broadcast_to(signs, (height, width, channels)) for signs in (columns, checkerboard, ~everywhere)]
+        lined, squared, best = map(Sketch, corners)
+        patterns = [lined, squared] if self.texture else []
+        if channels >= _ENOUGH:  # coloured pictures, of which a pattern alone may fool half, but few grey ones
+            yield from _asked(patterns)
         yield from best.ask()
         levels = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         by_channel = self._brush(everywhere, [slice(channel, channel + 1) for channel in range(channels)], levels)
         yield from by_channel.level(best, rng)
         while by_channel.known.size < _ENOUGH and not by_channel.done:
             yield from by_channel.level(best, rng)
+        if channels < _ENOUGH:
+            yield from _asked(patterns)
         # Were changes to add up, the corners made of these blocks would lie between the best of them and so much below
         # it, and the checkerboard, which has either sign at half of the pixels, in the middle. For adversarially
         # trained networks it nearly does; for others it is often further up or down than any of these corners.
         apart = -float(by_channel.known.sum())
-        above = squared.loss - best.loss
-        if not self.texture or -apart <= above <= 0:
+        if not patterns or -apart <= squared.loss - best.loss <= 0:
             return best, [by_channel]
         of_two_lines = [across for across in levels if across * 2 * thick <= min(height, width)]
         grey = [slice(0, channels)]
@@ -101,10 +101,16 @@ class Thrift(Attack):
         brushes.append(by_channel)
         for brush in brushes:  # as if one of the latest queries of each had brought what a block does
             brush.worth = apart / by_channel.known.size / MEMORY
-        if above > apart:
+        pattern = max(patterns, key=lambda each: each.loss)
+        if pattern.loss - best.loss > apart:
             by_channel.begin_anew()
-            return squared, brushes
+            return pattern, brushes
         return best, brushes
 
     def _brush(self, pixels: Mask, parts: list[slice], levels: list[int]) -> Brush:
         return Brush(pixels, parts, levels, deduce=self.deduce, rank=self.rank)
+
+
+def _asked(corners: list[Sketch]) -> Generator[Ask, Reply, None]:
+    for corner in corners:
+        yield from corner.ask()
