@@ -3,6 +3,7 @@
     python benchmarks/queries.py [robust standard efficientnet-lite0 resnet-50] [--images 60] [--results FOLDER]
     python benchmarks/queries.py robust --eps 12/255 --targets next --seeds 2
     python benchmarks/queries.py mine.onnx --data mine.npz --eps 0.3 --fooled-by-pgd
+    python benchmarks/queries.py inception-v3 --images 24 --only Thrift "Square, imagenet"
 
 Every attack is shown the same correctly classified images and climbs the margin loss, the one with which each of them
 needs the fewest queries here, or cross-entropy to reach a class. Of Square both presets are run where either may serve.
@@ -87,8 +88,10 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     return attacks
 
 
-def measure(setting: Setting, images: int, first: int, seeds: int, parts: bool, folder: Path) -> dict[str, Table]:
-    """The queries of each attack on each image with each seed."""
+def measure(
+    setting: Setting, images: int, first: int, seeds: int, parts: bool, folder: Path, only: list[str] | None = None
+) -> dict[str, Table]:
+    """The queries of each attack, or only of some, on each image with each seed."""
     data = open_data_for(setting.model, setting.data, None)
     settings = Settings(budget=setting.budget, progress=False, targets=setting.targets, at_most=images)
     pictures, labels = data.images, np.asarray(data.labels)
@@ -103,6 +106,8 @@ def measure(setting: Setting, images: int, first: int, seeds: int, parts: bool, 
         pictures, labels = np.stack([pictures[index] for index in fooled]), labels[fooled]
     found: dict[str, Table] = {}
     for row, (rival, loss) in rows(setting, parts).items():
+        if only and row not in only:
+            continue
         by_seed = []
         for seed in range(seeds):
             file = folder / f"{setting}, {images} from {first}, seed {seed} - {row}.json"
@@ -147,6 +152,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="pass over so many images of the data set")
     parser.add_argument("--seeds", type=int, default=1, help="of the attacks' random choices: 0, 1, ...")
     parser.add_argument("--parts", action="store_true", help="Thrift without each of its parts, too")
+    parser.add_argument("--only", nargs="*", metavar="ATTACK", help="of the attacks, by their names in the table")
     parser.add_argument("--results", type=Path, default=Path("queries"), help="where outcomes are kept")
     own = parser.add_argument_group("instead of what is set for the network")
     own.add_argument("--data", default=argparse.SUPPRESS)
@@ -156,7 +162,7 @@ def main() -> None:
     own.add_argument("--fooled-by-pgd", action="store_true", default=argparse.SUPPRESS)
     given = vars(parser.parse_args())
     networks, results = given.pop("networks"), given.pop("results")
-    amount = {name: given.pop(name) for name in ("images", "first", "seeds", "parts")}
+    amount = {name: given.pop(name) for name in ("images", "first", "seeds", "parts", "only")}
     results.mkdir(parents=True, exist_ok=True)
     for name in networks:
         setting = replace(SETTINGS.get(name, Setting(name)), **given)
