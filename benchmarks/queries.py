@@ -92,6 +92,9 @@ def measure(
     setting: Setting, images: int, first: int, seeds: int, parts: bool, folder: Path, only: list[str] | None = None
 ) -> dict[str, Table]:
     """The queries of each attack, or only of some, on each image with each seed."""
+    attacks = rows(setting, parts)
+    if unknown := set(only or ()) - set(attacks):
+        raise SystemExit(f"no {', '.join(unknown)} on {setting}: there are {', '.join(attacks)}")
     data = open_data_for(setting.model, setting.data, None)
     settings = Settings(budget=setting.budget, progress=False, targets=setting.targets, at_most=images)
     pictures, labels = data.images, np.asarray(data.labels)
@@ -105,7 +108,7 @@ def measure(
         fooled = [outcome.index for outcome in pgd.outcomes if outcome.success][:images]
         pictures, labels = np.stack([pictures[index] for index in fooled]), labels[fooled]
     found: dict[str, Table] = {}
-    for row, (rival, loss) in rows(setting, parts).items():
+    for row, (rival, loss) in attacks.items():
         if only and row not in only:
             continue
         by_seed = []
@@ -126,7 +129,8 @@ def show(setting: Setting, found: dict[str, Table]) -> None:
     """Print a table, in which every attack is set against the rival with the lowest mean."""
     fooled = np.any([np.isfinite(queries).any(axis=1) for queries in found.values()], axis=0)
     capped = {row: np.minimum(queries, setting.budget)[fooled] for row, queries in found.items()}
-    best = min((row for row in found if not row.startswith("Thrift")), key=lambda row: capped[row].mean())
+    rivals = [row for row in found if not row.startswith("Thrift")] or list(found)
+    best = min(rivals, key=lambda row: capped[row].mean())
     seeds = next(iter(found.values())).shape[1]
     print(f"\n{setting}: {len(fooled)} images, {fooled.sum()} fooled, {seeds} seeds\n")
     print("| attack | success | mean | median | mean over best rival's (95 %) |\n|---|--:|--:|--:|--:|")

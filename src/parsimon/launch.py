@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from importlib import metadata
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+import parsimon
 from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
@@ -197,7 +197,7 @@ def _attack_all(
     runner.tally = Tally.of(ended.values(), None if store is None else store.traffic(name))
     tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
     if store is not None and len(tasks):
-        _hold_to(store, "parsimon", metadata.version("parsimon"), "parsimon", "may ask its questions otherwise")
+        _hold_to(store, "parsimon", parsimon.__version__, "parsimon", "may ask its questions otherwise")
     unsaved: list[Outcome] = []
 
     def save(step: Step) -> None:

@@ -77,7 +77,8 @@ class Thrift(Attack):
         corners = [np.broadcast_to(signs, (height, width, channels)) for signs in (columns, checkerboard, ~everywhere)]
         lined, squared, best = map(Sketch, corners)
         patterns = [lined, squared] if self.texture else []
-        if channels >= _ENOUGH:  # coloured pictures, of which a pattern alone may fool half, but few grey ones
+        coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
+        if coloured:
             yield from _asked(patterns)
         yield from best.ask()
         levels = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
@@ -85,7 +86,7 @@ class Thrift(Attack):
         yield from by_channel.level(best, rng)
         while by_channel.known.size < _ENOUGH and not by_channel.done:
             yield from by_channel.level(best, rng)
-        if channels < _ENOUGH:
+        if not coloured:
             yield from _asked(patterns)
         # Were changes to add up, the corners made of these blocks would lie between the best of them and so much below
         # it, and the checkerboard, which has either sign at half of the pixels, in the middle. For adversarially
