@@ -367,6 +367,7 @@ OPERATORS: dict[str, Operator] = {
     "Gather": _gather,
     "Identity": lambda x: x,
     "Pad": _pad,
+    "Range": lambda start, limit, delta: torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype),
     "Reshape": _reshape,
     "Shape": _shape,
     "Slice": _slice,
