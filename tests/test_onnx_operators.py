@@ -136,7 +136,9 @@ def test_a_range_is_that_of_onnx_runtime() -> None:
         helper.make_node("Gather", ["x", "every other"], ["y"], axis=1),
     ]
     constants = dict(zip(("start", "limit", "delta"), map(np.int64, (5, 0, -2)), strict=True))
-    agree(model_of(nodes, (2, 6, 2, 2), {name: np.array(value) for name, value in constants.items()}), array(2, 6, 2, 2))
+    agree(
+        model_of(nodes, (2, 6, 2, 2), {name: np.array(value) for name, value in constants.items()}), array(2, 6, 2, 2)
+    )
 
 
 # --- windows --------------------------------------------------------------------------------------------------------

@@ -30,11 +30,13 @@ from driving import (
     smooth_loss,
 )
 from parsimon import Threat, Thrift
-from parsimon.attacks.brush import Brush
+from parsimon.attacks.brush import Brush, Level, Part
 from parsimon.attacks.sketch import Sketch
+from parsimon.attacks.thrift import lighter
 from parsimon.protocol import Ask, Reply
 
 EPS = 0.1
+FLAT = Thrift(contrast=False)  # which does not look at the picture
 EVERYTHING = 100_000  # more than any search here has to ask
 
 
@@ -86,7 +88,14 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
     image = random_image(shape, margin=0.2)
     weights = np.random.default_rng(5).normal(size=shape)
     full, spared = (
-        len(converse(Thrift(texture=False, deduce=deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING))
+        len(
+            converse(
+                Thrift(contrast=False, texture=False, deduce=deduce),
+                scene_of(image, EPS),
+                linear_loss(weights),
+                asks=EVERYTHING,
+            )
+        )
         for deduce in (False, True)
     )
     # The low corner, a pass that climbs, and one that finds nothing left.
@@ -99,7 +108,7 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
 def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape: Shape, deduce: bool) -> None:
     image = random_image(shape, margin=0.2)
     exchanges = converse(
-        Thrift(texture=False, deduce=deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING
+        Thrift(contrast=False, texture=False, deduce=deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING
     )
     above = signs(asked_images(exchanges), image).reshape(len(exchanges), -1)
     assert not above[0].any()
@@ -125,7 +134,7 @@ def test_what_promises_most_is_cut_first_and_its_quarters_are_asked_for_together
     shape, blocks, side = (3, 16, 16), 3 * across**2, 16 // across
     image = random_image(shape, margin=0.2)
     loss = linear_loss(-np.random.default_rng(3).gamma(0.3, size=shape))
-    attack = Thrift(texture=False, deduce=False, rank=rank)
+    attack = Thrift(contrast=False, texture=False, deduce=False, rank=rank)
     first = blocks // 3 - 1  # asked for before the blocks that are cut: all coarser ones
     exchanges = converse(attack, scene_of(image, EPS), loss, asks=1 + first + 5 * blocks)
     losses = np.array([exchange.losses[0] for exchange in exchanges])
@@ -182,7 +191,7 @@ def test_it_asks_first_for_columns_for_a_checkerboard_for_the_low_corner_and_its
     shape: Shape, side: int
 ) -> None:
     image = random_image(shape, margin=0.2)
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: 0.0, asks=6)
+    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: 0.0, asks=6)
     corners = signs(asked_images(exchanges), image)
     down, along = np.indices(shape[1:]) // side
     np.testing.assert_array_equal(corners[0], np.broadcast_to(along % 2 == 0, shape))
@@ -229,10 +238,108 @@ def test_the_first_losses_tell_where_it_begins_and_whether_textures_count(
     shape = (3, 4, 4)
     image = random_image(shape, margin=0.2)
     replies = iter(losses)
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
+    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
     above = signs(asked_images(exchanges), image)
     # Next is the whole of all channels, or a quarter of one where nothing but flips of channels is tried.
     assert (above[-1] != above[start]).sum() == (48 if textured else 4)
+
+
+# --- lighter and darker pixels --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9)),
+    values=st.sampled_from([2, 3, 256]),
+    seed=st.integers(0, 99),
+)
+def test_a_pixel_is_lighter_if_it_is_above_the_mean_of_those_around_it(shape: Shape, values: int, seed: int) -> None:
+    numbers = np.random.default_rng(seed).integers(values, size=shape)  # of few values, many pixels are the mean
+    light = lighter((numbers / 255).astype(np.float32))
+    channels, height, width = shape
+    for channel, row, column in itertools.product(range(channels), range(height), range(width)):
+        down, along = height // 4, width // 4
+        around = numbers[channel, max(0, row - down) : row + down + 1, max(0, column - along) : column + along + 1]
+        assert light[row, column, channel] == (numbers[channel, row, column] * around.size > around.sum())
+
+
+def pieces(image: Pixels) -> list[set[frozenset[int]]]:
+    """What a query flips, level by level: the lighter or darker pixels of all channels, then those of a block."""
+    light = np.moveaxis(lighter(image), 2, 0)
+    sides = [frozenset(np.flatnonzero(side).tolist()) for side in (light, ~light)]
+    cut = [{block & side for block in blocks for side in sides} - {frozenset()} for blocks in levels(image.shape)]
+    return [set(sides), *cut]
+
+
+@pytest.mark.parametrize("deduce", [True, False])
+@pytest.mark.parametrize("shape", [(3, 4, 4), (3, 5, 3), (4, 6, 6)])
+def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_block(shape: Shape, deduce: bool) -> None:
+    image = random_image(shape, margin=0.2)
+    image[:, : shape[1] // 2] = 0.5  # in which no pixel is lighter than another, but at the edge
+    attack = Thrift(texture=False, deduce=deduce)
+    exchanges = converse(attack, scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
+    above = signs(asked_images(exchanges), image)
+    np.testing.assert_array_equal(above[0], ~np.moveaxis(lighter(image), 2, 0))  # less contrast
+    losses = [float(exchange.losses[0]) for exchange in exchanges]
+    kept, highest = above[0], losses[0]
+    flipped = []
+    for corner, loss in zip(above[1:], losses[1:], strict=True):
+        flipped.append(frozenset(np.flatnonzero(corner != kept).tolist()))
+        if loss > highest:
+            kept, highest = corner, loss
+    by_level = pieces(image)
+    assert set(flipped) <= set().union(*by_level)
+    if not deduce:  # then the first pass is every piece once, and those that cannot be cut are not asked for again
+        for number, level in enumerate(by_level):
+            new = level - set().union(*by_level[:number])
+            assert set(flipped[: len(new)]) == new
+            del flipped[: len(new)]
+
+
+def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_others() -> None:
+    """Of a linear loss that falls with every flip, two channels are asked for of each side."""
+    image = random_image((3, 4, 4), margin=0.2)
+    light = np.moveaxis(lighter(image), 2, 0)
+    loss = linear_loss(np.where(light, -1.0, 1.0) * np.random.default_rng(1).uniform(1, 2, (3, 4, 4)))
+    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), loss, asks=7)
+    above = signs(asked_images(exchanges), image)
+    flipped = above[1:] != above[0]
+    touched = [(each & light).any(axis=(1, 2)) | (each & ~light).any(axis=(1, 2)) for each in flipped]
+    assert [channels.sum() for channels in touched] == [3, 3, 1, 1, 1, 1]
+    assert sum((each & light).any() for each in flipped[2:]) == 2
+
+
+def test_a_picture_of_one_colour_has_no_sides() -> None:
+    image = np.full((3, 4, 4), 0.5, np.float32)
+    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), lambda _: 0.0, asks=4)
+    above = signs(asked_images(exchanges), image)
+    assert above[0].all()
+    assert [each.any(axis=(1, 2)).sum() for each in above[0] != above[1:]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("losses", "start", "textured"),
+    [
+        ((0.0, 4.1, 1.0, 2.0, 1.0), 1, True),  # further above 2 than what the sides bring, 2
+        ((0.0, 3.9, 1.0, 2.0, 1.0), 3, True),
+        ((0.0, 1.9, 1.0, 2.0, 1.0), 3, False),
+        ((0.0, 0.1, 1.0, 2.0, 1.0), 3, False),
+        ((0.0, -0.1, 1.0, 2.0, 1.0), 3, True),
+    ],
+)
+def test_the_sides_tell_whether_textures_count(losses: tuple[float, ...], start: int, textured: bool) -> None:
+    image = random_image((3, 4, 4), margin=0.2)
+    replies = iter(losses)
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
+    above = signs(asked_images(exchanges), image)
+    flipped = above[-1] != above[start]
+    if textured:  # the whole of all channels
+        assert flipped.all()
+    else:  # of one channel, a side
+        assert flipped.any(axis=(1, 2)).sum() == 1
+
+
+# --- textures -------------------------------------------------------------------------------------------------------
 
 
 def kinds(side: int) -> dict[str, NDArray[np.bool_]]:
@@ -267,7 +374,7 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
     # Where the rows of the left half and the squares of the right half are flipped, that gains; the rest is noise.
     wanted = np.where(np.arange(16) < 8, kinds(16)["rows"], kinds(16)["squares"])
     weights = 2 * (wanted - 0.5) + rng.normal(size=shape) * 0.5
-    exchanges = converse(Thrift(deduce=False), scene_of(image, EPS), linear_loss(weights), asks=asks)
+    exchanges = converse(Thrift(contrast=False, deduce=False), scene_of(image, EPS), linear_loss(weights), asks=asks)
     losses = [float(exchange.losses[0]) for exchange in exchanges]
     above = signs(asked_images(exchanges), image)
     plain, effects = losses[2], []
@@ -281,7 +388,8 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
     number = 6
     while number + 4 <= asks:
         kind = max(worth, key=lambda each: worth[each])
-        for _ in range(4 if asked[kind] // (3 if kind == "channel" else 1) else 1):  # the whole comes first
+        whole = 3 if kind == "channel" else 1  # which comes first
+        for _ in range(4 if asked[kind] else whole):
             assert kind_of(above[number] != best) == kind
             gain = losses[number] - highest
             worth[kind] += (max(gain, 0) - worth[kind]) / 10
@@ -295,7 +403,7 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
 def test_where_nothing_has_gained_every_kind_of_change_is_tried_before_any_goes_to_the_finest_blocks() -> None:
     image = random_image((3, 16, 16), margin=0.2)
     replies = iter([0.0, 1.0])  # the checkerboard is the second; all other corners are equal, and lower
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, 0.0), asks=30)
+    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: next(replies, 0.0), asks=30)
     above = signs(asked_images(exchanges), image)
     assert {kind_of(corner != above[1]) for corner in above[6:]} == {*kinds(16), "channel"}
 
@@ -311,7 +419,7 @@ def test_a_texture_needs_two_lines_each_way() -> None:
 
 
 def test_a_brush_forgets_what_blocks_bring_that_another_has_changed() -> None:
-    brush = Brush(np.ones((8, 8, 1), bool), [slice(0, 3)], [1, 2, 4, 8], deduce=True, rank=True)
+    brush = Brush([Level(across, [Part(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)], deduce=True, rank=True)
     best, rng = Sketch(np.zeros((8, 8, 3), bool)), np.random.default_rng(0)
 
     def asking() -> Generator[Ask, Reply, None]:
@@ -353,7 +461,7 @@ def test_uniform_corners_that_are_equally_good_by_chance_do_not_make_textures_co
     def loss(shown: Pixels) -> float:
         return 2.0 if patterned(shown) else float((effects * share_above(shown)).sum())
 
-    asked = asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=10))
+    asked = asked_images(converse(FLAT, scene_of(image, EPS), loss, asks=10))
     patterns = [number for number, shown in enumerate(asked) if patterned(shown)]
     assert patterns == ([0, 1] if len(effects) == 3 else [5, 6])  # of grey, after three quarters; the fourth is known
 

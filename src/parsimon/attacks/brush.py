@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -28,6 +29,20 @@ MEMORY = 10  # queries, of which the latest count most
 Effects = NDArray[np.float64]
 
 
+class Part(NamedTuple):
+    """Pixels that are flipped together, by row, column and channel: all channels, or those in the slice."""
+
+    pixels: Mask
+    channels: slice = slice(None)
+
+
+class Level(NamedTuple):
+    """The blocks, so many along a side, and the parts of each that are flipped one by one."""
+
+    across: int
+    parts: Sequence[Part]
+
+
 class Brush:
     """A way to change the blocks of a corner, from the whole image down, each level once.
 
@@ -36,14 +51,14 @@ class Brush:
         worth: What a query has gained lately.
     """
 
-    def __init__(
-        self, pixels: Mask, parts: Sequence[slice], levels: Sequence[int], *, deduce: bool, rank: bool
-    ) -> None:
-        """Flip these pixels of a block, given by row, column and 1, in one of these parts of the channels.
+    def __init__(self, levels: Sequence[Level], *, deduce: bool, rank: bool) -> None:
+        """Each level cuts what the one before flips: its blocks, its parts in as many consecutive ones each, or both.
 
-        `levels` are the numbers of blocks along a side, each twice the one before; `deduce` and `rank` are Thrift's.
+        `deduce` and `rank` are Thrift's.
         """
-        self._pixels, self._parts, self._levels, self._deduce, self._rank = pixels, parts, levels, deduce, rank
+        self._levels, self._deduce, self._rank = levels, deduce, rank
+        height, width, _ = levels[0].parts[0].pixels.shape
+        self._sides = height, width
         self.worth = 0.0
         self.begin_anew()
 
@@ -51,7 +66,8 @@ class Brush:
         """Forget what it knows, and begin with the whole image."""
         self._ahead = [*reversed(self._levels)]
         self._order, self._left = np.empty(0, np.intp), 0  # the blocks to cut, from the last, and how many are left
-        self.known = self._finer = np.full((1, 1, len(self._parts)), np.nan)
+        self._parts: Sequence[Part] = []
+        self.known = self._finer = np.full((1, 1, 1), np.nan)
 
     @property
     def done(self) -> bool:
@@ -65,23 +81,28 @@ class Brush:
             yield from self.cut(best, rng)
 
     def cut(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
-        """Change the quarters of the next block, one after another, and keep what gains: the windows where it did."""
+        """Change the pieces of the next block, one after another, and keep what gains: the windows where it did."""
         if not self._left:
             self._enter(self._ahead.pop(), rng)
         known, finer = self.known, self._finer
         self._left -= 1
-        cell, part = divmod(self._order.item(self._left), len(self._parts))
+        cell, whole = divmod(self._order.item(self._left), known.shape[2])
         row, column = divmod(cell, len(known))
-        quarters = _quarters(row, column, len(known), len(finer), self._pixels.shape[:2])
-        unasked = known.item(row, column, part)  # what those of the quarters bring together that were not asked for
+        cut = finer.shape[2] // known.shape[2]
+        pieces = [
+            (down, along, part, (rows, columns, self._parts[part].channels), pixels)
+            for part in range(whole * cut, whole * cut + cut)
+            for down, along, rows, columns in _quarters(row, column, len(known), len(finer), self._sides)
+            if (pixels := self._parts[part].pixels[rows, columns]).any()
+        ]
+        unasked = known.item(row, column, whole)  # what those of the pieces bring together that were not asked for
         kept: list[Window] = []
-        for asked, number in enumerate(rng.permutation(len(quarters)).tolist(), 1):
-            down, along, rows, columns = quarters[number]
-            if asked == len(quarters) and unasked <= 0 and (self._deduce or asked == 1):
+        for asked, number in enumerate(rng.permutation(len(pieces)).tolist(), 1):
+            down, along, part, window, pixels = pieces[number]
+            if asked == len(pieces) and unasked <= 0 and (self._deduce or asked == 1):
                 finer[down, along, part] = unasked
                 continue
-            window = rows, columns, self._parts[part]
-            gain = yield from best.flip(window, self._pixels[rows, columns])
+            gain = yield from best.flip(window, pixels)
             if gain > 0:
                 kept.append(window)
             self.worth += (max(gain, 0.0) - self.worth) / MEMORY
@@ -93,19 +114,19 @@ class Brush:
 
     def forget(self, windows: list[Window]) -> None:
         """Another brush has changed these windows, so what blocks within them bring is not known any more."""
-        height, width = self._pixels.shape[:2]
+        height, width = self._sides
         for rows, columns, _ in windows:
             for effects in (self.known, self._finer):
                 across = len(effects)
                 effects[_within(rows, across, height), _within(columns, across, width)] = np.nan
 
-    def _enter(self, across: int, rng: np.random.Generator) -> None:
-        """Begin a level with so many blocks along a side."""
+    def _enter(self, level: Level, rng: np.random.Generator) -> None:
         order = rng.permutation(self.known.size)
         if self._rank:
             order = order[_promise(self.known).reshape(-1)[order].argsort(kind="stable")[::-1]]
         self._order, self._left = order[::-1], len(order)
-        self._finer = np.zeros((across, across, len(self._parts)))
+        self._parts = level.parts
+        self._finer = np.zeros((level.across, level.across, len(level.parts)))
 
 
 def _promise(effects: Effects) -> Effects:

@@ -1,9 +1,12 @@
 """Thrift: this project's successor of the search of Moon, An and Song (ICML 2019), within its idea.
 
-Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Four
+Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Five
 things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
 
 - a block is changed by one query, and the change is kept if the loss has risen: no block is asked about to rank it;
+- the picture is looked at. The search begins where it has less contrast, lighter pixels darker and darker ones lighter,
+  and flips lighter and darker pixels of a block one after the other: a network has learnt what differs from what is
+  around it;
 - where fine textures count, as they do for networks of standard training, blocks are not only flipped but textured:
   every other line of rows or of columns is flipped, or a checkerboard. The kind of change that has gained most of late
   is asked for next. Whether textures count is told by the first queries; for adversarially trained networks they hardly
@@ -22,13 +25,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parsimon.attacks.brush import MEMORY, Brush
+from parsimon.attacks.brush import MEMORY, Brush, Level, Part
 from parsimon.attacks.sketch import Sketch
-from parsimon.protocol import Ask, Attack, Reply, Scene, Search
+from parsimon.protocol import Ask, Attack, Image, Reply, Scene, Search
 from parsimon.setsearch import Mask
 from parsimon.threat import Loss
 
-_ENOUGH = 3  # blocks whose effects, added up, are not small by chance: three channels, or quarters of fewer
+_ENOUGH = 2  # blocks whose effects, added up, are not small by chance: lighter and darker pixels, channels, or quarters
 _LINES_ACROSS = 96  # of a texture, about: lines of a pixel for CIFAR-10, and for ImageNet of two at 224, four at 299
 
 
@@ -39,11 +42,13 @@ class Thrift(Attack):
     It climbs the margin loss to leave a class, and cross-entropy to reach one.
 
     Attributes:
+        contrast: Whether lighter and darker pixels of coloured pictures are told apart, or it begins with all at -eps.
         texture: Whether blocks are textured where textures count, or only ever flipped.
         deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
         rank: Whether the blocks of a level are cut in the order of what their quarters promise, not in random order.
     """
 
+    contrast: bool = True
     texture: bool = True
     deduce: bool = True
     rank: bool = True
@@ -52,7 +57,7 @@ class Thrift(Attack):
         return "cross-entropy" if targeted else "margin"
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
-        best, brushes = yield from self._first(scene.shape, rng)
+        best, brushes = yield from self._first(scene, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
             while at_work := [brush for brush in brushes if not brush.done]:
@@ -66,52 +71,73 @@ class Thrift(Attack):
             for brush in brushes:
                 brush.begin_anew()
 
-    def _first(
-        self, shape: tuple[int, int, int], rng: np.random.Generator
-    ) -> Generator[Ask, Reply, tuple[Sketch, list[Brush]]]:
+    def _first(self, scene: Scene, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Sketch, list[Brush]]]:
         """The corner to begin with, and the ways to change it."""
-        channels, height, width = shape
+        channels, height, width = scene.shape
         thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
         rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
-        checkerboard, everywhere = rows == columns, np.ones_like(rows)
-        corners = [np.broadcast_to(signs, (height, width, channels)) for signs in (columns, checkerboard, ~everywhere)]
-        lined, squared, best = map(Sketch, corners)
-        patterns = [lined, squared] if self.texture else []
+        checkerboard, everywhere = rows == columns, np.ones((height, width, channels), bool)
+        across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
+        light = lighter(scene.image) if self.contrast and coloured else everywhere
+        plain = self._brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
+        lined, squared, best = (Sketch(signs & everywhere) for signs in (columns, checkerboard, ~light))
+        patterns = [lined, squared] if self.texture else []
         if coloured:
             yield from _asked(patterns)
         yield from best.ask()
-        levels = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
-        by_channel = self._brush(everywhere, [slice(channel, channel + 1) for channel in range(channels)], levels)
-        yield from by_channel.level(best, rng)
-        while by_channel.known.size < _ENOUGH and not by_channel.done:
-            yield from by_channel.level(best, rng)
+        yield from plain.level(best, rng)
+        while plain.known.size < _ENOUGH and not plain.done:
+            yield from plain.level(best, rng)
         if not coloured:
             yield from _asked(patterns)
         # Were changes to add up, the corners made of these blocks would lie between the best of them and so much below
         # it, and the checkerboard, which has either sign at half of the pixels, in the middle. For adversarially
         # trained networks it nearly does; for others it is often further up or down than any of these corners.
-        apart = -float(by_channel.known.sum())
+        apart = -float(plain.known.sum())
         if not patterns or -apart <= squared.loss - best.loss <= 0:
-            return best, [by_channel]
-        of_two_lines = [across for across in levels if across * 2 * thick <= min(height, width)]
-        grey = [slice(0, channels)]
-        brushes = [self._brush(pixels, grey, of_two_lines) for pixels in (rows, columns, checkerboard)]
+            return best, [plain]
+        of_two_lines = [each for each in across if each * 2 * thick <= min(height, width)]
+        textures = [[Level(each, [Part(pixels)]) for each in of_two_lines] for pixels in (rows, columns, checkerboard)]
+        brushes = [*map(self._brush, textures), plain]
         if channels > 1:
-            brushes.insert(0, self._brush(everywhere, grey, levels))
-        brushes.append(by_channel)
+            brushes.insert(0, self._brush([Level(each, [Part(everywhere)]) for each in across]))
         for brush in brushes:  # as if one of the latest queries of each had brought what a block does
-            brush.worth = apart / by_channel.known.size / MEMORY
+            brush.worth = apart / plain.known.size / MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
         if pattern.loss - best.loss > apart:
-            by_channel.begin_anew()
+            plain.begin_anew()
             return pattern, brushes
         return best, brushes
 
-    def _brush(self, pixels: Mask, parts: list[slice], levels: list[int]) -> Brush:
-        return Brush(pixels, parts, levels, deduce=self.deduce, rank=self.rank)
+    def _brush(self, levels: list[Level]) -> Brush:
+        return Brush(levels, deduce=self.deduce, rank=self.rank)
+
+
+def _plain_levels(sides: list[Mask], across: list[int]) -> list[Level]:
+    """All channels of either side, then each by itself in ever smaller blocks; of one side alone, each at once."""
+    together = [Level(1, [Part(side) for side in sides])] if len(sides) > 1 else []
+    channels = [slice(channel, channel + 1) for channel in range(sides[0].shape[2])]
+    apart = [Part(side[:, :, channel], channel) for side in sides for channel in channels]
+    return [*together, *(Level(each, apart) for each in across)]
 
 
 def _asked(corners: list[Sketch]) -> Generator[Ask, Reply, None]:
     for corner in corners:
         yield from corner.ask()
+
+
+def lighter(image: Image) -> Mask:
+    """By row, column and channel, whether a pixel is lighter than the mean of those around it, half of a side across.
+
+    In whole numbers, so that no machine rounds a pixel to the other side.
+    """
+    levels = np.rint(image * 255).astype(np.int64).transpose(1, 2, 0)
+    sums = np.pad(levels.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0), (0, 0)))
+    (top, bottom), (left, right) = (
+        (np.maximum(middle - side // 4, 0), np.minimum(middle + side // 4 + 1, side))
+        for side, middle in ((side, np.arange(side)) for side in levels.shape[:2])
+    )
+    total = sums[bottom][:, right] - sums[bottom][:, left] - sums[top][:, right] + sums[top][:, left]
+    light: Mask = levels * np.multiply.outer(bottom - top, right - left)[:, :, None] > total
+    return light
