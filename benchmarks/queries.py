@@ -82,7 +82,7 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     if setting.fooled_by_pgd:  # adversarially trained, for which the other preset is made
         del attacks["Square, imagenet"]
     if parts:
-        for part in ("texture", "deduce", "rank"):
+        for part in ("contrast", "texture", "deduce", "rank"):
             attacks[f"Thrift, {part}=false"] = replace(Thrift(), **{part: False}), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks

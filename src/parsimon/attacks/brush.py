@@ -66,7 +66,6 @@ class Brush:
         """Forget what it knows, and begin with the whole image."""
         self._ahead = [*reversed(self._levels)]
         self._order, self._left = np.empty(0, np.intp), 0  # the blocks to cut, from the last, and how many are left
-        self._parts: Sequence[Part] = []
         self.known = self._finer = np.full((1, 1, 1), np.nan)
 
     @property
@@ -90,19 +89,21 @@ class Brush:
         row, column = divmod(cell, len(known))
         cut = finer.shape[2] // known.shape[2]
         pieces = [
-            (down, along, part, (rows, columns, self._parts[part].channels), pixels)
+            (down, along, part, rows, columns)
             for part in range(whole * cut, whole * cut + cut)
             for down, along, rows, columns in _quarters(row, column, len(known), len(finer), self._sides)
-            if (pixels := self._parts[part].pixels[rows, columns]).any()
+            if self._occupied.item(down, along, part)
         ]
         unasked = known.item(row, column, whole)  # what those of the pieces bring together that were not asked for
         kept: list[Window] = []
         for asked, number in enumerate(rng.permutation(len(pieces)).tolist(), 1):
-            down, along, part, window, pixels = pieces[number]
+            down, along, part, rows, columns = pieces[number]
             if asked == len(pieces) and unasked <= 0 and (self._deduce or asked == 1):
                 finer[down, along, part] = unasked
                 continue
-            gain = yield from best.flip(window, pixels)
+            pixels, channels = self._parts[part]
+            window = rows, columns, channels
+            gain = yield from best.flip(window, pixels[rows, columns])
             if gain > 0:
                 kept.append(window)
             self.worth += (max(gain, 0.0) - self.worth) / MEMORY
@@ -125,8 +126,15 @@ class Brush:
         if self._rank:
             order = order[_promise(self.known).reshape(-1)[order].argsort(kind="stable")[::-1]]
         self._order, self._left = order[::-1], len(order)
-        self._parts = level.parts
+        self._parts, self._occupied = level.parts, _occupied(level, self._sides)
         self._finer = np.zeros((level.across, level.across, len(level.parts)))
+
+
+def _occupied(level: Level, sides: tuple[int, int]) -> Mask:
+    """Whether blocks, by row and column, have pixels of each part."""
+    rows, columns = (np.arange(level.across) * side // level.across for side in sides)
+    by_part = np.stack([part.pixels.any(axis=2) for part in level.parts], axis=2)
+    return np.logical_or.reduceat(np.logical_or.reduceat(by_part, rows, axis=0), columns, axis=1)
 
 
 def _promise(effects: Effects) -> Effects:
