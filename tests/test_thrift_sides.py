@@ -1,0 +1,106 @@
+"""Which pixels Thrift takes for lighter and darker, against a loop over all of them, and what it does with either."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driving import (
+    Pixels,
+    Shape,
+    asked_images,
+    converse,
+    linear_loss,
+    random_image,
+    scene_of,
+    smooth_loss,
+)
+from parsimon import Thrift
+from parsimon.attacks.thrift import lighter
+from thrift_blocks import EPS, EVERYTHING, check_first_pass, flips_of, levels, signs
+
+
+@settings(max_examples=30)
+@given(
+    shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9)),
+    values=st.sampled_from([2, 3, 256]),
+    seed=st.integers(0, 99),
+)
+def test_a_pixel_is_lighter_if_it_is_above_the_mean_of_those_around_it(shape: Shape, values: int, seed: int) -> None:
+    numbers = np.random.default_rng(seed).integers(values, size=shape)  # of few values, many pixels are the mean
+    light = lighter((numbers / 255).astype(np.float32))
+    channels, height, width = shape
+    for channel, row, column in itertools.product(range(channels), range(height), range(width)):
+        down, along = height // 4, width // 4
+        around = numbers[channel, max(0, row - down) : row + down + 1, max(0, column - along) : column + along + 1]
+        assert light[row, column, channel] == (numbers[channel, row, column] * around.size > around.sum())
+
+
+def pieces(image: Pixels) -> list[set[frozenset[int]]]:
+    """What a query flips, level by level: the lighter or darker pixels of all channels, then those of a block."""
+    light = np.moveaxis(lighter(image), 2, 0)
+    sides = [frozenset(np.flatnonzero(side).tolist()) for side in (light, ~light)]
+    cut = [{block & side for block in blocks for side in sides} - {frozenset()} for blocks in levels(image.shape)]
+    return [set(sides), *cut]
+
+
+@pytest.mark.parametrize("deduce", [True, False])
+@pytest.mark.parametrize("shape", [(3, 4, 4), (3, 5, 3), (4, 6, 6)])
+def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_block(shape: Shape, deduce: bool) -> None:
+    image = random_image(shape, margin=0.2)
+    image[:, : shape[1] // 2] = 0.5  # in which no pixel is lighter than another, but at the edge
+    attack = Thrift(texture=False, deduce=deduce)
+    exchanges = converse(attack, scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
+    less_contrast = ~np.moveaxis(lighter(image), 2, 0)
+    np.testing.assert_array_equal(signs(exchanges[0].images[0], image), less_contrast)
+    flips = flips_of(exchanges, image)
+    assert set(flips) <= set().union(*pieces(image))
+    if not deduce:
+        check_first_pass(flips, pieces(image))
+
+
+def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_others() -> None:
+    """Of a linear loss that falls with every flip, two channels are asked for of each side."""
+    image = random_image((3, 4, 4), margin=0.2)
+    light = np.moveaxis(lighter(image), 2, 0)
+    loss = linear_loss(np.where(light, -1.0, 1.0) * np.random.default_rng(1).uniform(1, 2, (3, 4, 4)))
+    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), loss, asks=7)
+    above = signs(asked_images(exchanges), image)
+    flipped = above[1:] != above[0]
+    touched = [(each & light).any(axis=(1, 2)) | (each & ~light).any(axis=(1, 2)) for each in flipped]
+    assert [channels.sum() for channels in touched] == [3, 3, 1, 1, 1, 1]
+    assert sum((each & light).any() for each in flipped[2:]) == 2
+
+
+def test_a_picture_of_one_colour_has_no_sides() -> None:
+    image = np.full((3, 4, 4), 0.5, np.float32)
+    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), lambda _: 0.0, asks=4)
+    above = signs(asked_images(exchanges), image)
+    assert above[0].all()
+    assert [each.any(axis=(1, 2)).sum() for each in above[0] != above[1:]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("losses", "start", "textured"),
+    [
+        ((0.0, 4.1, 1.0, 2.0, 1.0), 1, True),  # further above 2 than what the sides bring, 2
+        ((0.0, 3.9, 1.0, 2.0, 1.0), 3, True),
+        ((0.0, 1.9, 1.0, 2.0, 1.0), 3, False),
+        ((0.0, 0.1, 1.0, 2.0, 1.0), 3, False),
+        ((0.0, -0.1, 1.0, 2.0, 1.0), 3, True),
+    ],
+)
+def test_the_sides_tell_whether_textures_count(losses: tuple[float, ...], start: int, textured: bool) -> None:
+    image = random_image((3, 4, 4), margin=0.2)
+    replies = iter(losses)
+    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
+    above = signs(asked_images(exchanges), image)
+    flipped = above[-1] != above[start]
+    if textured:  # the whole of all channels
+        assert flipped.all()
+    else:  # of one channel, a side
+        assert flipped.any(axis=(1, 2)).sum() == 1
