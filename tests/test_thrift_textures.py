@@ -164,7 +164,9 @@ def test_a_texture_needs_two_lines_each_way() -> None:
 
 
 def test_a_brush_forgets_what_blocks_bring_that_another_has_changed() -> None:
-    brush = Brush([Level(across, [Part(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)], deduce=True, rank=True)
+    brush = Brush(
+        [Level(across, [Part(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)], (8, 8), deduce=True, rank=True
+    )
     best, rng = Sketch(np.zeros((8, 8, 3), bool)), np.random.default_rng(0)
 
     def asking() -> Generator[Ask, Reply, None]:

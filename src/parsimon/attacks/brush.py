@@ -51,14 +51,12 @@ class Brush:
         worth: What a query has gained lately.
     """
 
-    def __init__(self, levels: Sequence[Level], *, deduce: bool, rank: bool) -> None:
+    def __init__(self, levels: Sequence[Level], sides: tuple[int, int], *, deduce: bool, rank: bool) -> None:
         """Each level cuts what the one before flips: its blocks, its parts in as many consecutive ones each, or both.
 
-        `deduce` and `rank` are Thrift's.
+        `sides` are the image's rows and columns; `deduce` and `rank` are Thrift's.
         """
-        self._levels, self._deduce, self._rank = levels, deduce, rank
-        height, width, _ = levels[0].parts[0].pixels.shape
-        self._sides = height, width
+        self._levels, self._sides, self._deduce, self._rank = levels, sides, deduce, rank
         self.worth = 0.0
         self.begin_anew()
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -80,7 +81,8 @@ class Thrift(Attack):
         across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
         light = lighter(scene.image) if self.contrast and coloured else everywhere
-        plain = self._brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
+        brush = partial(Brush, sides=(height, width), deduce=self.deduce, rank=self.rank)
+        plain = brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
         lined, squared, best = (Sketch(signs & everywhere) for signs in (columns, checkerboard, ~light))
         patterns = [lined, squared] if self.texture else []
         if coloured:
@@ -99,19 +101,16 @@ class Thrift(Attack):
             return best, [plain]
         of_two_lines = [each for each in across if each * 2 * thick <= min(height, width)]
         textures = [[Level(each, [Part(pixels)]) for each in of_two_lines] for pixels in (rows, columns, checkerboard)]
-        brushes = [*map(self._brush, textures), plain]
+        brushes = [*map(brush, textures), plain]
         if channels > 1:
-            brushes.insert(0, self._brush([Level(each, [Part(everywhere)]) for each in across]))
-        for brush in brushes:  # as if one of the latest queries of each had brought what a block does
-            brush.worth = apart / plain.known.size / MEMORY
+            brushes.insert(0, brush([Level(each, [Part(everywhere)]) for each in across]))
+        for each in brushes:  # as if one of the latest queries of each had brought what a block does
+            each.worth = apart / plain.known.size / MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
         if pattern.loss - best.loss > apart:
             plain.begin_anew()
             return pattern, brushes
         return best, brushes
-
-    def _brush(self, levels: list[Level]) -> Brush:
-        return Brush(levels, deduce=self.deduce, rank=self.rank)
 
 
 def _plain_levels(sides: list[Mask], across: list[int]) -> list[Level]:
