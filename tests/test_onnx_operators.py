@@ -130,15 +130,14 @@ def test_the_parts_of_a_split_go_their_own_ways() -> None:
     agree(model_of(nodes, (2, 6, 2, 2), {"sizes": ints(1, 2, 3)}), array(2, 6, 2, 2))
 
 
-def test_a_range_is_that_of_onnx_runtime() -> None:
+@pytest.mark.parametrize("numbers", [(5, 0, -2), (0, 6, 1), (1, 6, 3), (5, 0, 1)])
+def test_a_range_is_that_of_onnx_runtime(numbers: tuple[int, int, int]) -> None:
     nodes = [
-        helper.make_node("Range", ["start", "limit", "delta"], ["every other"]),
-        helper.make_node("Gather", ["x", "every other"], ["y"], axis=1),
+        helper.make_node("Range", ["start", "limit", "delta"], ["some"]),
+        helper.make_node("Gather", ["x", "some"], ["y"], axis=1),
     ]
-    constants = dict(zip(("start", "limit", "delta"), map(np.int64, (5, 0, -2)), strict=True))
-    agree(
-        model_of(nodes, (2, 6, 2, 2), {name: np.array(value) for name, value in constants.items()}), array(2, 6, 2, 2)
-    )
+    constants = {name: np.array(number) for name, number in zip(("start", "limit", "delta"), numbers, strict=True)}
+    agree(model_of(nodes, (2, 6, 2, 2), constants), array(2, 6, 2, 2))
 
 
 # --- windows --------------------------------------------------------------------------------------------------------

@@ -136,12 +136,12 @@ class Canvas:
     def _corners(self, places: list[int], grid: Grid, bases: list[Mask]) -> Any:
         """Corners drawn anew, all of them at once.
 
-        By their bits, which takes a third of the time of `where`: a processor cannot guess the next sign of a texture.
+        By their bits, as `where` takes up to three times as long: no processor can guess the next of irregular signs.
         """
         numbers, bits = self._asarray(np.array(places)), self._xp.int32
         low, high = (self._xp.take(self._extremes[side], numbers, axis=0).view(bits) for side in (0, 1))
         high ^= low
-        high *= self._asarray(grid.stretch(np.stack(bases)).reshape(len(places), -1))
+        high *= self._asarray(grid.stretch(np.array(bases, bool)).reshape(len(places), -1))
         high ^= low
         return high.view(self._xp.float32)
 

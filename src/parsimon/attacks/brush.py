@@ -1,8 +1,8 @@
 """A way to change a corner of the ball block by block, level by level, by one query a block: what Thrift paints with.
 
-What a change of a block brings is known once it was asked for, and it is used twice. Where a block is cut in four,
-changes nearly add up, so what three of its quarters leave of it is the fourth's. And the blocks of a level are cut in
-the order of what their quarters promise.
+What a change of a block brings is known once it was asked for, and it is used twice. Where a block is cut in pieces,
+changes nearly add up, so what all but one of them leave of it is the last one's. And the blocks of a level are cut in
+the order of what their pieces promise.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from parsimon.setsearch import Mask
 _ENOUGH_TO_TELL_PLACES = 8  # blocks along a side, of which a block and those around it are a seventh
 MEMORY = 10  # queries, of which the latest count most
 
-# What changing each block of a level brings, by row, column and channel, or of all channels at once: never a gain. Not
-# a number: not known.
+# What flipping each part of each block of a level brings, by row, column and part: never a gain. Not a number: not
+# known.
 Effects = NDArray[np.float64]
 
 
@@ -47,16 +47,16 @@ class Brush:
     """A way to change the blocks of a corner, from the whole image down, each level once.
 
     Attributes:
-        known: What changing each block of the last level brings that all blocks were asked for of.
+        known: What flipping the parts of each block brings, on the last level that all blocks were asked for of.
         worth: What a query has gained lately.
     """
 
-    def __init__(self, levels: Sequence[Level], sides: tuple[int, int], *, deduce: bool, rank: bool) -> None:
+    def __init__(self, levels: Sequence[Level], extent: tuple[int, int], *, deduce: bool, rank: bool) -> None:
         """Each level cuts what the one before flips: its blocks, its parts in as many consecutive ones each, or both.
 
-        `sides` are the image's rows and columns; `deduce` and `rank` are Thrift's.
+        `extent`: the image's rows and columns; `deduce` and `rank` are Thrift's.
         """
-        self._levels, self._sides, self._deduce, self._rank = levels, sides, deduce, rank
+        self._levels, self._extent, self._deduce, self._rank = levels, extent, deduce, rank
         self.worth = 0.0
         self.begin_anew()
 
@@ -85,11 +85,11 @@ class Brush:
         self._left -= 1
         cell, whole = divmod(self._order.item(self._left), known.shape[2])
         row, column = divmod(cell, len(known))
-        cut = finer.shape[2] // known.shape[2]
+        parts = finer.shape[2] // known.shape[2]  # of the finer level, that one of this level is cut in
         pieces = [
             (down, along, part, rows, columns)
-            for part in range(whole * cut, whole * cut + cut)
-            for down, along, rows, columns in _quarters(row, column, len(known), len(finer), self._sides)
+            for part in range(whole * parts, whole * parts + parts)
+            for down, along, rows, columns in _quarters(row, column, len(known), len(finer), self._extent)
             if self._occupied.item(down, along, part)
         ]
         unasked = known.item(row, column, whole)  # what those of the pieces bring together that were not asked for
@@ -113,7 +113,7 @@ class Brush:
 
     def forget(self, windows: list[Window]) -> None:
         """Another brush has changed these windows, so what blocks within them bring is not known any more."""
-        height, width = self._sides
+        height, width = self._extent
         for rows, columns, _ in windows:
             for effects in (self.known, self._finer):
                 across = len(effects)
@@ -124,13 +124,13 @@ class Brush:
         if self._rank:
             order = order[_promise(self.known).reshape(-1)[order].argsort(kind="stable")[::-1]]
         self._order, self._left = order[::-1], len(order)
-        self._parts, self._occupied = level.parts, _occupied(level, self._sides)
+        self._parts, self._occupied = level.parts, _has_pixels(level, self._extent)
         self._finer = np.zeros((level.across, level.across, len(level.parts)))
 
 
-def _occupied(level: Level, sides: tuple[int, int]) -> Mask:
+def _has_pixels(level: Level, extent: tuple[int, int]) -> Mask:
     """Whether blocks, by row and column, have pixels of each part."""
-    rows, columns = (np.arange(level.across) * side // level.across for side in sides)
+    rows, columns = (np.arange(level.across) * side // level.across for side in extent)
     by_part = np.stack([part.pixels.any(axis=2) for part in level.parts], axis=2)
     return np.logical_or.reduceat(np.logical_or.reduceat(by_part, rows, axis=0), columns, axis=1)
 
@@ -139,9 +139,9 @@ def _promise(effects: Effects) -> Effects:
     """How much is to be gained by cutting each block, compared to the others, by what changing them brings.
 
     A quarter brings a quarter of what its block does, give or take half of what a block thereabouts brings: so much
-    would be left to each if pixels had nothing to do with each other. It is a gain where that is above nothing. Of few
-    blocks, those around one are most of the image and tell nothing of its place; a picture shows its object in the
-    middle.
+    would be left to each if pixels had nothing to do with each other. It is a gain where that is above nothing. A part
+    that a block has no pixels of brings nothing, so plain areas promise less. Of few blocks, those around one are most
+    of the image and tell nothing of its place; a picture shows its object in the middle.
     """
     across = len(effects)
     if across < _ENOUGH_TO_TELL_PLACES:

@@ -4,9 +4,9 @@ Only corners of the ball are asked for, they are changed block by block, and the
 things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
 
 - a block is changed by one query, and the change is kept if the loss has risen: no block is asked about to rank it;
-- the picture is looked at. The search begins where it has less contrast, lighter pixels darker and darker ones lighter,
-  and flips lighter and darker pixels of a block one after the other: a network has learnt what differs from what is
-  around it;
+- a coloured picture is looked at. The search begins where it has less contrast, lighter pixels darker and darker ones
+  lighter, and flips lighter and darker pixels of a block one after the other: a network has learnt what differs from
+  what is around it;
 - where fine textures count, as they do for networks of standard training, blocks are not only flipped but textured:
   every other line of rows or of columns is flipped, or a checkerboard. The kind of change that has gained most of late
   is asked for next. Whether textures count is told by the first queries; for adversarially trained networks they hardly
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parsimon.attacks.brush import MEMORY, Brush, Level, Part
 from parsimon.attacks.sketch import Sketch
@@ -81,14 +82,13 @@ class Thrift(Attack):
         across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
         light = lighter(scene.image) if self.contrast and coloured else everywhere
-        brush = partial(Brush, sides=(height, width), deduce=self.deduce, rank=self.rank)
-        plain = brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
+        new_brush = partial(Brush, extent=(height, width), deduce=self.deduce, rank=self.rank)
+        plain = new_brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
         lined, squared, best = (Sketch(signs & everywhere) for signs in (columns, checkerboard, ~light))
         patterns = [lined, squared] if self.texture else []
         if coloured:
             yield from _asked(patterns)
         yield from best.ask()
-        yield from plain.level(best, rng)
         while plain.known.size < _ENOUGH and not plain.done:
             yield from plain.level(best, rng)
         if not coloured:
@@ -101,9 +101,9 @@ class Thrift(Attack):
             return best, [plain]
         of_two_lines = [each for each in across if each * 2 * thick <= min(height, width)]
         textures = [[Level(each, [Part(pixels)]) for each in of_two_lines] for pixels in (rows, columns, checkerboard)]
-        brushes = [*map(brush, textures), plain]
+        brushes = [*map(new_brush, textures), plain]
         if channels > 1:
-            brushes.insert(0, brush([Level(each, [Part(everywhere)]) for each in across]))
+            brushes.insert(0, new_brush([Level(each, [Part(everywhere)]) for each in across]))
         for each in brushes:  # as if one of the latest queries of each had brought what a block does
             each.worth = apart / plain.known.size / MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
@@ -133,10 +133,14 @@ def lighter(image: Image) -> Mask:
     """
     levels = np.rint(image * 255).astype(np.int64).transpose(1, 2, 0)
     sums = np.pad(levels.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0), (0, 0)))
-    (top, bottom), (left, right) = (
-        (np.maximum(middle - side // 4, 0), np.minimum(middle + side // 4 + 1, side))
-        for side, middle in ((side, np.arange(side)) for side in levels.shape[:2])
-    )
-    total = sums[bottom][:, right] - sums[bottom][:, left] - sums[top][:, right] + sums[top][:, left]
-    light: Mask = levels * np.multiply.outer(bottom - top, right - left)[:, :, None] > total
+    (top, bottom), (left, right) = map(_around, levels.shape[:2])
+    bands = sums[bottom] - sums[top]
+    pixels = np.multiply.outer(bottom - top, right - left)[:, :, None]
+    light: Mask = levels * pixels > bands[:, right] - bands[:, left]
     return light
+
+
+def _around(side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the window around each pixel along a side begins and ends."""
+    middle = np.arange(side)
+    return np.maximum(middle - side // 4, 0), np.minimum(middle + side // 4 + 1, side)

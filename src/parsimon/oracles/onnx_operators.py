@@ -279,6 +279,11 @@ def _layer_norm(
     return F.layer_norm(x, x.shape[axis:], scale, bias, epsilon)
 
 
+def _range(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    count = max(0, math.ceil((limit.item() - start.item()) / delta.item()))
+    return start + delta * torch.arange(count, dtype=start.dtype)
+
+
 def _reduction(function: Callable[..., Tensor]) -> Operator:
     def reduced(x: Tensor, axes: Numbers | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
         along = [] if axes is None else _list(axes)
@@ -367,7 +372,7 @@ OPERATORS: dict[str, Operator] = {
     "Gather": _gather,
     "Identity": lambda x: x,
     "Pad": _pad,
-    "Range": lambda start, limit, delta: torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype),
+    "Range": _range,
     "Reshape": _reshape,
     "Shape": _shape,
     "Slice": _slice,
