@@ -109,7 +109,7 @@ def test_after_ctrl_c_the_accuracy_is_an_upper_bound() -> None:
 
 def test_by_default_the_ensemble_is_black_box() -> None:
     evaluation = parsimon.evaluate(linear, IMAGES, LABELS, 1e-4, budget=3)
-    assert list(evaluation.results) == ["Square", "Parsimonious", "SignHunter"]
+    assert list(evaluation.results) == ["Thrift", "Square"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from parsimon.attacks import Parsimonious, SignHunter, Square
+from parsimon.attacks import Parsimonious, Square, Thrift
 from parsimon.attacks.named import open_attack
 from parsimon.errors import InputError
 from parsimon.evaluation import Evaluation
@@ -57,7 +57,7 @@ class Settings(SharedSettings, total=False):
     sample: int | None
 
 
-ENSEMBLE: tuple[Attack, ...] = (Square(), Parsimonious(), SignHunter())  # what `evaluate` runs, in this order
+ENSEMBLE: tuple[Attack, ...] = (Thrift(), Square())  # what `evaluate` runs, in this order
 
 
 def attack(
@@ -136,7 +136,7 @@ def evaluate(
         images: As for `attack`; all of them count.
         labels: As for `attack`.
         eps: As for `attack`.
-        attacks: The attacks in their order, as `compare` takes them; by default Square, Parsimonious and SignHunter.
+        attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square.
         settings: See `SharedSettings`. What the scores are is told from them unless it is said.
     """
     rows = named_rows(attacks)
