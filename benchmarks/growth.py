@@ -40,10 +40,10 @@ class Glance(CallableOracle):
         self.seconds = 0.0
 
     def _scores(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        began = time.process_time()
+        began = time.thread_time()  # not of the searches, which go on meanwhile
         flat = images.reshape(len(images), -1)
         scores = np.tanh(flat[:, :: flat.shape[1] // 64][:, :64]) @ self.weights
-        self.seconds += time.process_time() - began
+        self.seconds += time.thread_time() - began
         return np.asarray(scores)
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
@@ -134,11 +134,15 @@ class Engine:
         """As `run`, with a step after each model call. A None among the tasks: there is none for now, go on without."""
         waiting = iter(tasks)
         places = list(islice(waiting, self._in_flight))
-        arrivals = [task for task in places if task is not None]
-        if not arrivals or self.stopped:
+        first = [task for task in places if task is not None]
+        if not first or self.stopped:
             return
-        flights = self._flights(self._scene(arrivals[0]).shape, len(places))
-        del places
+        flights = self._flights(self._scene(first[0]).shape, len(places))
+        # No more begin in a turn than fill a batch, so that the model looks at some while others begin.
+        beginning = iter(first)
+        waiting = chain(beginning, waiting)
+        arrivals = _arriving(waiting, min(len(places), self._batch_size))
+        del places, first
         shown: Shown | None = None  # a batch that the model looks at
         answered: Answered | None = None  # the one before, to tell
         with _beside_the_model(self._oracle) as beside:
@@ -157,10 +161,10 @@ class Engine:
                 if failure is not None:
                     raise failure
                 if self.stopped:
-                    yield from self._news(flights.turn(answered, [], ahead=True), answered)
+                    yield from self._news(flights.turn(answered, beginning, ahead=True), answered)
                     yield from flights.interrupted()
                     return
-                arrivals = _arriving(waiting, turn.free)
+                arrivals = _arriving(waiting, min(turn.free, self._batch_size))
 
     def _flights(self, shape: tuple[int, int, int], places: int) -> Flights:
         canvas: AnyCanvas

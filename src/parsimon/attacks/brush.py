@@ -131,8 +131,10 @@ class Brush:
 def _has_pixels(level: Level, extent: tuple[int, int]) -> Mask:
     """Whether blocks, by row and column, have pixels of each part."""
     rows, columns = (np.arange(level.across) * side // level.across for side in extent)
-    by_part = np.stack([part.pixels.any(axis=2) for part in level.parts], axis=2)
-    return np.logical_or.reduceat(np.logical_or.reduceat(by_part, rows, axis=0), columns, axis=1)
+    by_channel = np.concatenate([part.pixels for part in level.parts], axis=2)
+    by_block = np.logical_or.reduceat(np.logical_or.reduceat(by_channel, rows, axis=0), columns, axis=1)
+    channels = [part.pixels.shape[2] for part in level.parts]
+    return np.logical_or.reduceat(by_block, np.cumsum(channels) - channels, axis=2)
 
 
 def _promise(effects: Effects) -> Effects:

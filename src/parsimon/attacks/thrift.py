@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,8 @@ class Thrift(Attack):
     def _first(self, scene: Scene, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Sketch, list[Brush]]]:
         """The corner to begin with, and the ways to change it."""
         channels, height, width = scene.shape
-        thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
-        rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
-        checkerboard, everywhere = rows == columns, np.ones((height, width, channels), bool)
+        thick, rows, columns, checkerboard = _lines(height, width)
+        everywhere = np.ones((height, width, channels), bool)
         across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
         light = lighter(scene.image) if self.contrast and coloured else everywhere
@@ -113,6 +112,14 @@ class Thrift(Attack):
         return best, brushes
 
 
+@lru_cache(maxsize=32)
+def _lines(height: int, width: int) -> tuple[int, Mask, Mask, Mask]:
+    """How thick the lines of a texture are, and every other line of rows, of columns, and a checkerboard of both."""
+    thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
+    rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
+    return thick, rows, columns, rows == columns
+
+
 def _plain_levels(sides: list[Mask], across: list[int]) -> list[Level]:
     """All channels of either side, then each by itself in ever smaller blocks; of one side alone, each at once."""
     together = [Level(1, [Part(side) for side in sides])] if len(sides) > 1 else []
@@ -131,13 +138,15 @@ def lighter(image: Image) -> Mask:
 
     In whole numbers, so that no machine rounds a pixel to the other side.
     """
-    levels = np.rint(image * 255).astype(np.int64).transpose(1, 2, 0)
-    sums = np.pad(levels.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0), (0, 0)))
-    (top, bottom), (left, right) = map(_around, levels.shape[:2])
-    bands = sums[bottom] - sums[top]
-    pixels = np.multiply.outer(bottom - top, right - left)[:, :, None]
-    light: Mask = levels * pixels > bands[:, right] - bands[:, left]
-    return light
+    levels = np.rint(image * 255).astype(np.int64)
+    channels, height, width = levels.shape
+    sums = np.zeros((channels, height + 1, width + 1), np.int64)  # of all pixels above and to the left
+    np.cumsum(np.cumsum(levels, axis=1), axis=2, out=sums[:, 1:, 1:])
+    (top, bottom), (left, right) = _around(height), _around(width)
+    bands = sums[:, bottom] - sums[:, top]
+    pixels = np.multiply.outer(bottom - top, right - left)
+    light: Mask = levels * pixels > bands[:, :, right] - bands[:, :, left]
+    return light.transpose(1, 2, 0)
 
 
 def _around(side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
