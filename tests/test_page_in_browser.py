@@ -1,0 +1,262 @@
+"""What a reader can do with the report in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from page import made
+from parsimon.result import Comparison
+from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
+
+
+class Reader:
+    """A page as a reader has it open; what went wrong and what was asked for is kept."""
+
+    def __init__(self, browser: Any, path: Path, **settings: Any) -> None:
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.route(re.compile("^(?!file:|data:)"), lambda route: route.abort())
+        self.page.goto(path.as_uri())
+        self.path = path
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.page.locator(selector).all_text_contents()
+        return found
+
+    def queries(self) -> list[int]:
+        return [int(text.split()[0].replace(",", "")) for text in self.texts(".card .queries")]
+
+    def choose(self, **chosen: str) -> None:
+        for name, option in chosen.items():
+            self.page.locator(f"select[name={name}]").select_option(label=option)
+
+    def fits(self) -> bool:
+        within: bool = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        return within
+
+    def close(self) -> None:
+        assert self.complaints == []
+        outside = [url for url in self.asked if url != self.path.as_uri() and not url.startswith("data:")]
+        assert outside == []
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("report"), {"a run": made(40)}, facts={"a run": FACTS})
+
+
+@pytest.fixture
+def reader(browser: Any, report: Path) -> Iterator[Reader]:
+    opened = Reader(browser, report, permissions=["clipboard-read", "clipboard-write"])
+    yield opened
+    opened.close()
+
+
+def test_the_page_shows_the_tables(reader: Reader) -> None:
+    tables = made(40).tables()
+    assert reader.page.title() == "a run \N{EN DASH} parsimon report"
+    assert reader.texts(".results h3") == ["Results", "Paired"]
+    assert reader.texts("thead th") == [header for table in tables for header in table.headers]
+    shown = [cell for table in tables for group in table.groups for row in group for cell in row]
+    assert reader.texts("tbody .value") == [cell.text for cell in shown]
+    assert reader.texts("tbody strong") == [cell.text for cell in shown if cell.best]
+    assert reader.texts("tbody .interval") == [" to ".join(cell.interval) for cell in shown if cell.interval]
+    assert reader.texts("tbody td")[0] == "{} {} to {}".format(shown[1].text, *(shown[1].interval or ()))
+    assert reader.texts("tbody.white-box th") == ["PGD"]
+    assert reader.texts(".notes li") == [note for table in tables for note in table.notes]
+    assert "model" in reader.texts(".facts dt")
+
+
+def test_an_interval_stands_below_its_number(reader: Reader) -> None:
+    below = "cell => cell.querySelector('.interval').getBoundingClientRect().top >= "
+    below += "cell.querySelector('.value').getBoundingClientRect().bottom - 1"
+    assert reader.page.locator("td:has(.interval)").first.evaluate(below)
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_table_is_copied(reader: Reader, form: str, number: int) -> None:
+    reader.page.locator(f"[data-copy={form}]").nth(number).click()
+    reader.page.locator(".status:has-text('Copied')").wait_for()
+    assert reader.page.evaluate("navigator.clipboard.readText()") == getattr(made(40).tables()[number], form)()
+
+
+def test_the_gallery_is_sorted_filtered_and_shown_bit_by_bit(reader: Reader) -> None:
+    every = [each for result in made(40).results.values() for each in result.outcomes]
+    fooled = sorted(each.queries for each in every if each.success)
+    assert reader.texts(".count") == ["120 outcomes"]
+    assert reader.queries() == fooled[:24]
+    reader.page.locator(".more").click()
+    assert reader.queries() == fooled[:48]
+    reader.choose(sort="image number")
+    assert [text.split()[-1] for text in reader.texts(".about")][:4] == ["0", "0", "0", "1"]
+    reader.page.locator(".direction").click()
+    assert reader.texts(".about")[0].endswith("image 39")
+    reader.choose(sort="true class", attack="PGD")
+    assert {text.split(" \N{MIDDLE DOT} ")[1] for text in reader.texts(".about")} == {"PGD"}
+    reader.choose(attack="all", state="withstood")
+    assert reader.texts(".count") == [f"{sum(not each.success for each in every)} of 120 outcomes"]
+    assert all(
+        count == 1
+        for count in reader.page.locator(".card").evaluate_all(
+            "cards => cards.map(card => card.querySelectorAll('img').length)"
+        )
+    )
+    reader.choose(**{"class": "cat"})
+    assert {text.split()[0] for text in reader.texts(".classes")} <= {"cat"}
+
+
+def test_classes_are_shown_with_the_models_confidence_in_them(reader: Reader) -> None:
+    result = made(40).results["Square"]
+    reader.choose(sort="image number", attack="Square")
+    reader.page.locator(".more").click()
+    shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".classes")]
+    expected = []
+    for each in result.outcomes:
+        seen = [(result.labels[each.index], result.prepared.confidence[each.index])]
+        seen += [(each.predicted, each.confidence)] * each.success
+        said = [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
+        expected.append(" \N{RIGHTWARDS ARROW} ".join(said))
+    assert shown == expected
+    assert len({len(text.split()) for text in shown}) == 2  # some were fooled, some not
+
+
+def test_pictures_are_decoded(reader: Reader) -> None:
+    sizes = reader.page.locator(".card img").evaluate_all(
+        "images => Promise.all(images.map(image => image.decode().then(() => image.naturalWidth)))"
+    )
+    assert len(sizes) == 72
+    assert set(sizes) == {32}
+
+
+def test_a_curve_is_toggled_by_its_name(reader: Reader) -> None:
+    names = reader.page.locator(".plot .line")
+    assert names.evaluate_all("lines => lines.map(line => line.dataset.name)") == ["Parsimonious", "Square", "PGD"]
+    button = reader.page.locator(".legend button", has_text="Square")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert names.evaluate_all("lines => lines.map(line => line.dataset.name)") == ["Parsimonious", "PGD"]
+    button.press("Enter")
+    assert names.count() == 3
+
+
+def test_the_scale_is_switched(reader: Reader) -> None:
+    ticks = reader.texts(".plot text")
+    reader.page.get_by_label("Logarithmic").check()
+    changed = reader.texts(".plot text")
+    assert "0" in ticks
+    assert "0" not in changed
+    assert {"1", "10", "100"} <= set(changed)
+
+
+def test_curves_are_read_by_keyboard_and_by_pointer(reader: Reader) -> None:
+    outcomes = made(40).results["Parsimonious"].outcomes
+    plot = reader.page.locator(".plot")
+    plot.press("Home")
+    plot.press("ArrowRight")
+    at = int(plot.get_attribute("aria-valuenow"))
+    fooled = sum(each.success and each.queries <= at for each in outcomes)
+    assert reader.texts(".within")[0].startswith(f"Within {at} quer")
+    assert reader.texts(".legend .value")[0].startswith(f"{100 * fooled / 40:.1f}")
+    assert f"Parsimonious {100 * fooled / 40:.1f}" in plot.get_attribute("aria-valuetext")
+    plot.press("End")
+    assert plot.get_attribute("aria-valuenow") == "1000"
+    plot.hover(position={"x": 200, "y": 100})
+    assert 1 < int(plot.get_attribute("aria-valuenow")) < 1000
+
+
+def test_the_tab_key_reaches_every_control_and_shows_where_it_is(reader: Reader) -> None:
+    reached = []
+    for _ in range(20):
+        reader.page.keyboard.press("Tab")
+        reached.append(
+            reader.page.evaluate(
+                "(({tagName, textContent, name, className}) => tagName === 'SELECT' ? name :"
+                " className || (tagName === 'INPUT' ? 'scale' : textContent))(document.activeElement)"
+            )
+        )
+        outlined = "[document.activeElement, document.activeElement.nextElementSibling]"
+        shown = f"{outlined}.some(each => each && getComputedStyle(each).outlineStyle === 'solid')"
+        assert reader.page.evaluate(shown), reached[-1]
+        if reached[-1] == "more":
+            break
+    assert reached[:6] == ["skip", *["Copy as Markdown", "Copy as LaTeX"] * 2, "scale"]
+    assert [name.split("\N{NO-BREAK SPACE}")[0][:3] for name in reached[6:9]] == ["Par", "Squ", "PGD"]
+    assert reached[9:] == ["plot", "attack", "class", "state", "sort", "direction", "more"]
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 840, 1024])
+def test_no_width_needs_horizontal_scrolling(browser: Any, tmp_path: Path, width: int) -> None:
+    """Nor do numbers of six digits."""
+    many = made(40)
+    results = {
+        name: replace(
+            result,
+            budget=900_000,
+            outcomes=tuple(replace(each, queries=each.queries + 800_000) for each in result.outcomes),
+        )
+        for name, result in many.results.items()
+    }
+    path = written(tmp_path, {"a run": Comparison(results, "Square")})
+    reader = Reader(browser, path, viewport={"width": width, "height": 740})
+    assert reader.fits()
+    reader.close()
+
+
+def test_a_phone_needs_no_horizontal_scrolling(browser: Any, report: Path) -> None:
+    reader = Reader(browser, report, viewport={"width": 360, "height": 740}, has_touch=True)
+    assert reader.fits()
+    reader.page.locator(".more").tap()
+    reader.page.get_by_label("Logarithmic").check()
+    assert reader.fits()
+    assert reader.page.locator("tbody").first.get_by_role("cell").count() > 0  # still a table to a screen reader
+    reader.close()
+
+
+def test_dark_mode_follows_the_reader(browser: Any, report: Path) -> None:
+    shades = []
+    for scheme in ("light", "dark"):
+        reader = Reader(browser, report, color_scheme=scheme)
+        colours = reader.page.evaluate(
+            "(style => [style.color, style.backgroundColor])(getComputedStyle(document.body))"
+        )
+        shades.append([sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours])
+        reader.close()
+    (ink, paper), (dark_ink, dark_paper) = shades
+    assert ink < 200 < 600 < paper
+    assert dark_paper < 200 < 600 < dark_ink
+
+
+def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    comparisons, facts = hostile(small())
+    reader = Reader(browser, written(tmp_path, comparisons, facts=facts), viewport={"width": 360, "height": 740})
+    assert reader.texts(".name") == [HOSTILE]
+    assert reader.texts(".facts dt") == [HOSTILE, HOSTILE]
+    names = list(comparisons[HOSTILE].results)
+    assert reader.texts("tbody th") == [*names, *names[1:]]
+    assert reader.texts(".results caption")[1].startswith(f"{names[0]} against the others")
+    assert reader.page.title() != "owned"
+    assert reader.page.locator("img:not([src^='data:'])").count() == 0
+    assert reader.fits()
+    reader.close()
+
+
+def test_several_runs_stand_one_below_the_other(browser: Any, tmp_path: Path) -> None:
+    reader = Reader(browser, written(tmp_path, {"one": small(), "two": made(8)}))
+    assert reader.texts("#contents a") == reader.texts(".name") == ["one", "two"]
+    reader.page.get_by_label("Logarithmic").last.check()
+    scales = reader.page.locator("input[value=log]").evaluate_all("radios => radios.map(radio => radio.checked)")
+    assert scales == [False, True]
+    reader.close()
