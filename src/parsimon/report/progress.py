@@ -20,10 +20,10 @@ def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], Non
     if not show:
         yield None
         return
-    bar = Progress(
+    bar = Progress(  # which fits into a terminal of 80 columns for millions of queries
         TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} images"),
+        BarColumn(bar_width=8),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
@@ -42,8 +42,7 @@ def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], Non
             shown = now
             speed = tally.queries / max(now - began, 1e-9)
             # Of all images, not of those that have ended: successes end first, and their share would start at 100 %.
-            fooled = f"{tally.successes / images:.1%} fooled so far"
-            status = f"{fooled}, {tally.queries:,} queries, {speed:,.0f} queries/s"
+            status = f"{tally.successes / images:.1%} fooled, {tally.queries:,} queries, {speed:,.0f}/s"
             bar.update(task, completed=tally.ended, status=status, refresh=True)
 
         yield update
