@@ -58,6 +58,22 @@ def counted(place: Path) -> tuple[Fraction, Fraction]:
     return Fraction(19, 20), Fraction(len(attacked) - len(fooled), 20)
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["plot", "both", "--out", "nosuch/curves.png"], "nosuch/curves.png"),
+        (["report", "both", "--out", "nosuch/page.html"], "nosuch/page.html"),
+        (["report", "both", "--out", "both"], "both"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_a_sentence_and_a_document(place: Path, words: list[str], named: str) -> None:
+    ran = run(place, *words, "--json")
+    assert ran.returncode == 2
+    assert document(ran)["exit_code"] == 2
+    assert f"{named} cannot be used: " in document(ran)["error"]
+    assert ran.stderr.startswith("error: ")
+
+
 def test_a_run_is_told_as_one_document(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     told = json.loads((place / "both.json").read_text())
@@ -261,4 +277,4 @@ def test_the_workflow_runs(tmp_path: Path) -> None:
         told = json.loads((tmp_path / f"{name}.json").read_text())
         assert told["gate"] == {"fail_under": 0.3, "passed": passes}
         assert (tmp_path / f"{name}.html").stat().st_size > 10_000
-    assert (tmp_path / "summary.md").read_text().count("| Parsimonious |") == 2
+    assert (tmp_path / "summary.md").read_text().count("| Thrift |") == 2
