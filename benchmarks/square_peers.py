@@ -136,6 +136,7 @@ def main() -> None:
     of: dict[str, list[Summary]] = {}
     for name, seed, summary in runs(network, tasks, arguments.budget, arguments.seeds):
         of.setdefault(name, []).append(summary)
+        assert summary.interval is not None, "all of them end"
         low, high = summary.interval
         print(
             f"{name}, seed {seed}: success {summary.success_rate:.1%} (95 %: {low:.1%} to {high:.1%}), "

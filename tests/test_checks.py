@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import parsimon
 from parsimon import InputError, ModelError, ParsimonError, Parsimonious
 from parsimon.errors import NothingToAttackError
 from small_model import IMAGES, LABELS, Pixels, attack, changed, linear, raising, softmax
@@ -81,6 +82,22 @@ CASES = [
         lambda: attack(images=changed(IMAGES, 2, np.inf)),
         InputError,
         ("must be numbers in [0, 1]", "image 2 has", "infinite"),
+    ),
+    Case(
+        "labels in a column",
+        lambda: attack(labels=LABELS[:, None]),
+        InputError,
+        ("one whole number for each", "use labels[:, 0]"),
+    ),
+    Case("half an image", lambda: attack(at_most=1.5), InputError, ("at_most must be a whole number", "got 1.5")),
+    Case("no image", lambda: attack(at_most=0), InputError, ("at_most must be a whole number, at least 1; got 0",)),
+    Case("a negative sample", lambda: attack(sample=-1), InputError, ("sample must be a whole number", "got -1")),
+    Case("a batch in words", lambda: attack(batch_size="64"), InputError, ("batch_size must be", "got '64'")),
+    Case(
+        "scores of several lengths",
+        lambda: attack(lambda images: [[0.0] * (2 + number % 2) for number in range(len(images))]),
+        ModelError,
+        ("must return an array of scores", "numpy cannot read"),
     ),
     Case(
         "channels last",
@@ -324,6 +341,22 @@ def test_the_good_input_that_the_bad_is_made_from_is_taken() -> None:
     assert len(attack().outcomes) == 6
     assert len(attack(targets=OTHER, eight_bit=True, loss="margin").outcomes) == 6
     assert len(attack(softmax, scores="probabilities").outcomes) == 6
+
+
+def test_a_model_that_normalises_its_images_in_place_is_taken() -> None:
+    def in_place(images: Pixels) -> Pixels:
+        images -= np.float32(0.5)
+        return linear(images)
+
+    assert attack(in_place).outcomes == attack(lambda images: linear(images - np.float32(0.5))).outcomes
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 1), (2, 1, 1), (4, 5, 3), (3, 3, 3)])
+def test_images_of_few_channels_may_have_few_columns(shape: tuple[int, ...]) -> None:
+    images = np.random.default_rng(0).random((3, *shape), dtype=np.float32)
+    scores = np.random.default_rng(1).normal(size=(images[0].size, 3))
+    result = parsimon.attack(lambda shown: shown.reshape(len(shown), -1) @ scores, images, "predicted", 0.1, budget=5)
+    assert len(result.outcomes) == 3
 
 
 def test_rounding_noise_in_the_scores_is_tolerated() -> None:

@@ -61,6 +61,7 @@ def test_the_images_are_classified_once_for_all() -> None:
         (["nes,strict=true", NES()], ["NES,strict=true", "NES"]),
         ([NES(), NES(samples=50)], ["NES", repr(NES(samples=50))]),
         ({"mine": "square", "theirs": Square(0.3)}, ["mine", "theirs"]),
+        ({1: "square", 2: "square"}, ["1", "2"]),
     ],
 )
 def test_rows_are_named_by_what_was_asked_for(attacks: Any, rows: list[str]) -> None:
@@ -78,7 +79,10 @@ def test_the_reference_is_nes_where_it_is_among_them_or_the_chosen_one() -> None
     [
         ([], {}, "there is no attack to run"),
         (["nope"], {}, "there is no attack 'nope': choose one of parsimonious, thrift, bandits"),
-        (["square", "nes", "square", "square"], {}, "'square' is given twice"),
+        ({}, {}, "there is no attack to run"),
+        (["square", "nes", "square"], {}, "'square' is given twice"),
+        (Square(), {}, "attacks must be a list of attacks or names, or a mapping from rows to them; got Square("),
+        ("nes", {}, "attacks must be a list of attacks or names, or a mapping from rows to them; got 'nes'"),
         ([7], {}, "must be an instance of parsimon.Attack or the name of one; got 7"),
         (["square"], {"relative_to": "nes"}, "relative_to must be one of Square; got 'nes'"),
     ],

@@ -265,10 +265,3 @@ def test_every_image_is_as_likely_to_be_chosen() -> None:
         counts[choose(np.arange(10) != 4, 3, seed)] += 1
     assert counts[4] == 0
     np.testing.assert_allclose(np.delete(counts, 4), 1000, atol=150)  # a deviation of six standard errors
-
-
-def test_a_choice_that_cannot_be_is_refused() -> None:
-    with pytest.raises(InputError, match="at least 1 image must be attacked, or None for all of them; got 0"):
-        choose(np.ones(3, bool), 0, None)
-    with pytest.raises(InputError, match="seed of a sample must be 0 or more"):
-        choose(np.ones(3, bool), 1, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,44 @@ def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
     assert finished == {index: whole[index] for index in finished}
     assert 0 < len(unfinished) <= 8
     assert all(outcome.queries <= whole[outcome.index].queries for outcome in unfinished)
+
+
+def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too() -> None:
+    """Few searches begin in a turn, and places may be free; but what was charged of an image in work stays charged."""
+    model, threat = Network(SHAPE), Threat(1e-4)
+    tasks = tasks_for(SHAPE, threat, 9)
+    journal: dict[int, list[Told]] = {}
+    first = Engine(Parsimonious(), model, threat, budget=400, batch_size=4)
+
+    def record(step: Step) -> None:
+        for told in step.told:
+            journal.setdefault(told.image, []).append(told)
+        if step.tally.calls == 9:
+            first.stop()
+
+    cut = results(first.run(tasks, record))
+    again = [replace(task, told=joined(journal[task.index]) if task.index in journal else None) for task in tasks]
+    second = Engine(Parsimonious(), model, threat, budget=400, batch_size=1)
+    begun = results(second.run(again, lambda _: second.stop()))
+    assert len(journal) > 2
+    for index in journal:
+        assert begun[index].queries in (cut[index].queries, cut[index].queries + 1)
+    assert sum(outcome.queries for outcome in begun.values()) == second.tally.queries
+
+
+def test_two_engines_that_overlap_leave_pythons_switches_as_they_were() -> None:
+    threat = Threat(0.02)
+    before = sys.getswitchinterval()
+    one, other = (
+        Engine(Parsimonious(), Network(SHAPE), threat, budget=40, batch_size=2).run(tasks_for(SHAPE, threat, 4))
+        for _ in range(2)
+    )
+    next(one)
+    next(other)
+    assert sys.getswitchinterval() < before
+    list(one)
+    list(other)
+    assert sys.getswitchinterval() == before
 
 
 def test_images_are_read_only_when_there_is_room_for_them() -> None:

@@ -17,10 +17,11 @@ from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scen
 from hand_made import hand_made
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo
 from parsimon.attacks import PGD
-from parsimon.engine import Engine
+from parsimon.engine import Engine, Step
 from parsimon.oracles import as_oracle
 from parsimon.oracles.torch import TorchOracle
-from parsimon.protocol import Ask, GradientOracle, Reply, Task
+from parsimon.protocol import Ask, GradientOracle, Reply, Slope, Task
+from parsimon.testing import Network, tasks_for
 from small_model import IMAGES, LABELS, linear
 
 EPS = 8 / 255
@@ -184,6 +185,32 @@ def test_each_restart_is_its_own_random_point_of_the_ball_and_one_query_more_tha
     assert starts[:, 1:].std() == pytest.approx(1 / np.sqrt(3), abs=0.1)  # of a uniform one over [-1, 1]
     again = told_nothing_of_use(PGD(steps=4, restarts=3), image, seed=0)
     np.testing.assert_array_equal(images, np.stack([image for _, image in again]))
+
+
+class TwoWays(Network):
+    """Scores otherwise, in double precision, when gradients are asked for."""
+
+    def pull_back(self, images: Any, slope: Slope) -> tuple[Any, Any]:
+        scores, gradients = super().pull_back(images, slope)
+        return scores + 0.01 * np.arange(scores.shape[1]), gradients.astype(np.float64)
+
+
+def test_all_points_are_scored_in_one_way_whatever_is_asked_beside_them() -> None:
+    network, threat = TwoWays((3, 8, 8)), Threat(0.004)
+    tasks = tasks_for(network.shape, threat, 8)
+    told: list[list[Any]] = []
+    for batch_size, in_flight in ((1, 1), (3, 8)):
+        losses: dict[int, list[float]] = {}
+
+        def record(step: Step, losses: Any = losses) -> None:
+            for each in step.told:
+                losses.setdefault(each.image, []).extend(each.loss.tolist())
+
+        engine = Engine(PGD(steps=3, restarts=2), network, threat, budget=8, batch_size=batch_size, in_flight=in_flight)
+        outcomes = sorted(engine.run(tasks, record), key=lambda outcome: outcome.index)
+        told.append([outcomes, losses])
+    assert told[0] == told[1]
+    assert any(len(each) > 4 for each in told[0][1].values())  # beyond the last point of the first start
 
 
 def test_a_gradient_of_zero_moves_nothing() -> None:

@@ -23,6 +23,7 @@ import parsimon
 from parsimon import InputError, runs
 from parsimon.engine import Step
 from parsimon.errors import StoreError
+from parsimon.result import Comparison
 from parsimon.spec import Spec
 from parsimon.store import Store
 
@@ -107,6 +108,36 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mine", None)
 
 
+def test_what_an_unfinished_run_was_charged_is_told_by_whoever_reads_it(here: Path) -> None:
+    """Also of images that wait for their turn when it is interrupted once more, and of attacks that are not charged for
+    all that they ask.
+    """
+
+    def run(calls: int, **means: Any) -> Comparison:
+        def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
+            nonlocal calls
+            calls -= 1
+            if calls == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return runs.run(spec(attacks=("bandits",), eps="0.0001", batch_size=4), here / "out", watch=interrupt, **means)
+
+    def charged(comparison: Comparison) -> list[tuple[int, int, int]]:
+        return [(each.index, each.queries, each.uncharged) for each in comparison.results["Bandits"].outcomes]
+
+    cut = run(40)
+    assert cut.unfinished == 12
+    assert cut.results["Bandits"].summary.interval is None
+    assert re.search(r"clean, at most [\d.]+% under this attack so far\.", str(cut))
+    assert all(queries > 0 and uncharged > 0 for _, queries, uncharged in charged(cut))
+    assert charged(runs.load(here / "out")) == charged(cut)
+    again = run(1, in_flight=2)
+    assert charged(runs.load(here / "out")) == charged(again)
+    assert all(now >= before for now, before in zip(charged(again), charged(cut), strict=True))
+    with Store(here / "out", ()) as store:
+        assert store.queries("Bandits") == sum(queries for _, queries, _ in charged(again))
+
+
 def test_a_run_is_read_without_its_model(here: Path) -> None:
     ran = runs.run(spec(eps="0.02"), here / "out")
     (here / "mine.py").unlink()
@@ -139,6 +170,27 @@ def test_another_spec_is_refused_with_the_difference(here: Path) -> None:
         runs.run(spec(attacks=("square",), budget=91), here / "out")
     with pytest.raises(InputError, match=re.escape("budget: 90, not 91")):
         runs.run(spec(attacks=("square",), budget=91), here / "out")
+
+
+@pytest.mark.parametrize(
+    ("written", "edited", "told"),
+    [
+        ('"4/255"', '"8/255"', "eps: '4/255', not '8/255'"),
+        ("budget = 90", "budget = 900", "budget: 90, not 900"),
+        ('"square"', '"thrift"', "attacks: ('square',), not ('thrift',)"),
+    ],
+)
+def test_a_spec_that_was_edited_is_neither_gone_on_with_nor_read(
+    here: Path, written: str, edited: str, told: str
+) -> None:
+    runs.run(spec(attacks=("square",), eps="4/255"), here / "out")
+    file = here / "out" / "spec.toml"
+    file.write_text(file.read_text().replace(written, edited))
+    for use in (runs.resume, runs.load):
+        with pytest.raises(InputError, match=re.escape(told)):
+            use(here / "out")
+    file.write_text(file.read_text().replace(edited, written))
+    assert runs.resume(here / "out").unfinished == 0
 
 
 def test_a_changed_model_is_refused(here: Path) -> None:
@@ -262,6 +314,6 @@ def test_a_run_of_an_earlier_format_is_left_as_it_is_and_says_what_to_do(here: P
         database.execute("PRAGMA user_version = 1")
     before = path.read_bytes()
     for use in (runs.load, runs.resume):
-        with pytest.raises(StoreError, match=r"format 1; this one knows 2.*parsimon run .*spec\.toml --out ANOTHER"):
+        with pytest.raises(StoreError, match=r"format 1; this one knows 3.*parsimon run .*spec\.toml --out ANOTHER"):
             use(here / "copy")
     assert path.read_bytes() == before

@@ -146,26 +146,39 @@ def evaluate(
             "run it beside the others with compare"
         )
     settings.setdefault("scores", None)
+    if beyond := sorted(set(settings) - set(SharedSettings.__annotations__)):
+        raise InputError(
+            f"evaluate has no setting {beyond[0]!r}: all images count, and to leave the true class is the goal. It has "
+            f"{', '.join(SharedSettings.__annotations__)}"
+        )
     return Evaluation(tuple(rows), launch(rows, model, images, labels, eps, survivors_only=True, **settings))
 
 
 def named_rows(attacks: Sequence[Attack | str] | Mapping[str, Attack | str]) -> dict[str, Attack]:
     """Attacks by the names of their rows: the class's name, with whatever else was typed or set."""
+    if isinstance(attacks, Attack | str) or not isinstance(attacks, Mapping | Sequence):
+        raise InputError(f"attacks must be a list of attacks or names, or a mapping from rows to them; got {attacks!r}")
     if isinstance(attacks, Mapping):
-        return {name: _opened(attack) for name, attack in attacks.items()}
+        rows = {str(name): _opened(attack) for name, attack in attacks.items()}
+    else:
+        rows = _rows_of(attacks)
+    if not rows:
+        raise InputError("there is no attack to run: name at least one")
+    return rows
+
+
+def _rows_of(attacks: Sequence[Attack | str]) -> dict[str, Attack]:
     rows: dict[str, Attack] = {}
     for each in attacks:
         attack = _opened(each)
         name = type(attack).__name__
         if isinstance(each, str):
             name += each.removeprefix(each.partition(",")[0].partition(":")[0])
-        if name in rows:
+        if name in rows and rows[name] != attack:
             name = repr(attack)
         if name in rows:
             raise InputError(f"{each!r} is given twice")
         rows[name] = attack
-    if not rows:
-        raise InputError("there is no attack to run: name at least one")
     return rows
 
 

@@ -53,6 +53,8 @@ def as_shown(pixels: Image, threat: Threat) -> Image:
 def check(points: Corners | Images, shape: tuple[int, int, int]) -> None:
     """Refuse what cannot be drawn for an image of this shape."""
     if isinstance(points, Images):
+        if points.pixels.dtype != np.float32:
+            raise InputError(f"the attack asks for images of {points.pixels.dtype}: it must ask for float32")
         if points.pixels.shape[1:] != shape:
             raise InputError(
                 f"the attack asks for images of shape {points.pixels.shape} about one of {shape}: it must ask for "

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.engine import scores_of
-from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError
+from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
 from parsimon.oracles.partial import check_partial
-from parsimon.protocol import Image, Oracle
+from parsimon.protocol import Image, Oracle, ReadingOracle
 from parsimon.threat import Scores, Threat, to_eight_bit
 
 ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length whose items are images
@@ -50,7 +50,7 @@ def prepare(
 
     Without labels, what the model sees is correct.
     """
-    check_batch_size(batch_size)
+    check_whole("batch_size", batch_size, 1)
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
     shape: tuple[int, ...] | None = None
@@ -69,11 +69,6 @@ def prepare(
         confidence[start:stop] = threat.confidence(scores)
     correct = predicted == (predicted if labels is None else labels)
     return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None), pixels[0].size)
-
-
-def check_batch_size(batch_size: int) -> None:
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1; got {batch_size}")
 
 
 def read(
@@ -108,6 +103,8 @@ def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> ND
     count = len(pixels)
     if oracle.fixed_batch and count < batch_size:
         pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
+    elif not (isinstance(oracle, ReadingOracle) and oracle.only_reads):
+        pixels = pixels.copy()  # it may normalise them in place
     scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device))[:count]
     if not np.isfinite(scores).all():
         raise ModelError(
@@ -120,7 +117,7 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
     """One image: its type, its shape, its range."""
     try:
         image = np.asarray(image)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last of torch, for one that requires gradients
         raise InputError(
             f"images must be arrays (channels, rows, columns); got {type(image).__name__} at image {index}. "
             "Take the images alone, without labels beside them."
@@ -132,7 +129,7 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
         raise InputError(
             f"images must have shape (channels, rows, columns), none of them 0; got {image.shape} at image {index}"
         )
-    if image.shape[2] in (1, 3) and image.shape[0] not in (1, 3):
+    if image.shape[2] in (1, 3) and image.shape[0] > 4:
         raise InputError(
             f"channels must come before rows and columns; image {index} has shape {image.shape}, which looks like "
             "channels last: use images.transpose(0, 3, 1, 2)"
@@ -167,6 +164,8 @@ def check_labels(labels: Any, count: int, what: str = "labels") -> NDArray[np.in
 
 
 def _hint(labels: NDArray[Any], count: int) -> str:
+    if labels.shape == (count, 1):
+        return ": use labels[:, 0]"
     if labels.ndim == 2 and len(labels) == count:
         return ": use argmax(axis=1) on one-hot rows"
     if labels.shape == (count,) and labels.dtype.kind == "f":
@@ -197,7 +196,10 @@ def check_shape(oracle: Oracle, shape: tuple[int, ...]) -> None:
     declared = getattr(oracle, "image_shape", None)
     if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
         wanted = ", ".join("any" if side is None else str(side) for side in declared)
-        raise InputError(f"this model takes images of shape ({wanted}); got {shape}: resize them, channels first")
+        what_to_do = "resize them, channels first"
+        if declared[2] == shape[0] and declared[0] != shape[0]:
+            what_to_do = "its channels come last, so wrap it in a Python function that turns images to (0, 2, 3, 1)"
+        raise InputError(f"this model takes images of shape ({wanted}); got {shape}: {what_to_do}")
 
 
 def check_threat(oracle: Oracle, threat: Threat) -> None:
@@ -214,7 +216,8 @@ def check_threat(oracle: Oracle, threat: Threat) -> None:
 
 def scores_kind(oracle: Oracle, images: ImageSource, batch_size: int) -> Scores:
     """What the model returns, told by its scores of the first images."""
-    check_batch_size(batch_size)
+    check_count(len(images))
+    check_whole("batch_size", batch_size, 1)
     pixels = read(images, 0, batch_size, Threat(1))
     check_shape(oracle, pixels.shape[1:])
     scores = classify(oracle, pixels, batch_size)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, islice
-from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.canvas import Canvas
-from parsimon.errors import InputError, ModelError, ParsimonError, first_line
+from parsimon.errors import ModelError, ParsimonError, check_whole, first_line
 from parsimon.flights import Answered, AnyCanvas, Batch, Flights, Turn
 from parsimon.large_canvas import LargeCanvas
 from parsimon.protocol import (
@@ -93,15 +93,10 @@ class Engine:
         batch_size: int = 64,
         in_flight: int = 256,
     ) -> None:
-        settings = (
-            ("budget", budget, 1),
-            ("batch_size", batch_size, 1),
-            ("in_flight", in_flight, 1),
-            ("seed", seed, 0),
-        )
-        for name, value, least in settings:
-            if not isinstance(value, Integral) or value < least:
-                raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
+        check_whole("budget", budget, 1)
+        check_whole("batch_size", batch_size, 1)
+        check_whole("in_flight", in_flight, 1)
+        check_whole("seed", seed, 0)
         if attack.white_box and not isinstance(oracle, GradientOracle):
             raise ModelError(
                 f"{type(attack).__name__} is a white-box attack and needs gradients, which this model does not tell: "
@@ -139,8 +134,7 @@ class Engine:
             return
         flights = self._flights(self._scene(first[0]).shape, len(places))
         # No more begin in a turn than fill a batch, so that the model looks at some while others begin.
-        beginning = iter(first)
-        waiting = chain(beginning, waiting)
+        waiting = chain(first, waiting)
         arrivals = _arriving(waiting, min(len(places), self._batch_size))
         del places, first
         shown: Shown | None = None  # a batch that the model looks at
@@ -161,7 +155,8 @@ class Engine:
                 if failure is not None:
                     raise failure
                 if self.stopped:
-                    yield from self._news(flights.turn(answered, beginning, ahead=True), answered)
+                    known = [task for task in _arriving(waiting, turn.free) if task.told is not None]
+                    yield from self._news(flights.turn(answered, known, ahead=True), answered)
                     yield from flights.interrupted()
                     return
                 arrivals = _arriving(waiting, min(turn.free, self._batch_size))
@@ -197,7 +192,7 @@ class Engine:
 
     def _begin(self, batch: Batch) -> Shown:
         """Show a batch to a model that begins at once; to any other it is shown when the answer is waited for."""
-        if self._attack.white_box and batch.wants_gradients:
+        if self._attack.white_box:  # also of points without gradients, which another way to run it may score otherwise
             return lambda: Answered(batch, *self._pull_back(batch))
         return partial(self._show, batch, self._start(batch.drawn.images))
 
@@ -244,7 +239,7 @@ class Engine:
         oracle = self._oracle
         assert isinstance(oracle, GradientOracle), "else it was refused in the beginning"
         scores, gradients = _answered(lambda: oracle.pull_back(images, slope), images)
-        return _checked_scores(scores, len(images))[rows], gradients[rows]
+        return _checked_scores(scores, len(images))[rows], np.asarray(gradients, np.float32)[rows]
 
 
 def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:
@@ -268,14 +263,33 @@ def _beside_the_model(oracle: Oracle) -> Iterator[Callable[[Work], Work]]:
     if str(oracle.device) != "cpu":
         yield lambda work: work
         return
-    interval = sys.getswitchinterval()
-    # A model that comes back from a long computation for the next one must not wait for all of the work.
-    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+    with _quick_switches(), ThreadPoolExecutor(1) as pool:
+        yield lambda work: pool.submit(work).result
+
+
+class _Switches:
+    """How many engines want threads to switch quickly, and how they switched before the first of them began."""
+
+    lock = threading.Lock()
+    wanted = 0
+    before = 0.0
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    """A model that comes back from a long computation for the next one must not wait for all of the work beside it."""
+    with _Switches.lock:
+        if not _Switches.wanted:
+            _Switches.before = sys.getswitchinterval()
+            sys.setswitchinterval(min(_Switches.before, _SWITCH_SECONDS))
+        _Switches.wanted += 1
     try:
-        with ThreadPoolExecutor(1) as pool:
-            yield lambda work: pool.submit(work).result
+        yield
     finally:
-        sys.setswitchinterval(interval)
+        with _Switches.lock:
+            _Switches.wanted -= 1
+            if not _Switches.wanted:
+                sys.setswitchinterval(_Switches.before)
 
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
@@ -299,7 +313,11 @@ def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
 
 
 def _checked_scores(answer: Any, rows: int) -> NDArray[Any]:
-    scores = np.asarray(answer)
+    try:
+        scores = np.asarray(answer)
+    except (TypeError, ValueError, RuntimeError) as error:  # of rows that differ in length, or of a torch tensor
+        what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
+        raise ModelError(what) from error
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
         raise ModelError(
             f"the model must return scores of shape (images, classes), here ({rows}, at least 2); got {scores.shape}"

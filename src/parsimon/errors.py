@@ -13,6 +13,7 @@ ParsimonError
 from __future__ import annotations
 
 import importlib
+from numbers import Integral
 from types import ModuleType
 
 
@@ -55,6 +56,12 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         what = f"this needs {module}, which is not installed: pip install 'parsimon[{extra}]'"
         raise MissingExtraError(what) from error
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse a setting that is not a whole number, or too small."""
+    if not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
 
 
 def first_line(error: Exception) -> str:

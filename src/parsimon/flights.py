@@ -64,13 +64,12 @@ class _Flight:
     def count(self, told: Told) -> int:
         """Count the points that the search is told of; how many of them are charged."""
         points = len(told.loss)
+        charged = points - told.uncharged
         self.outside += told.outside
         self.gradients += 0 if told.gradient is None else points
-        if self.ask.charged:
-            self.queries += points
-            return points
-        self.uncharged += points
-        return 0
+        self.uncharged += told.uncharged
+        self.queries += charged
+        return charged
 
     def answer(self, told: Told, budget: int) -> Ended | None:
         """Tell the search of points that were shown, once all that the budget allows were; how it ended if it did."""
@@ -111,10 +110,6 @@ class Batch(NamedTuple):
     parts: list[_Part]
     drawn: Drawn
     goals: NDArray[np.intp]  # of the parts' images
-
-    @property
-    def wants_gradients(self) -> bool:
-        return any(flight.ask.gradient for flight, _, _ in self.parts)
 
 
 class Answered(NamedTuple):
@@ -197,7 +192,7 @@ class Flights:
             of_these = None
             if flight.ask.gradient and gradient is not None:
                 of_these, gradient = gradient[:points], gradient[points:]
-            part = Told(flight.index, loss[:points], of_these, 0)
+            part = Told(flight.index, loss[:points], of_these, 0, 0 if flight.ask.charged else points)
             loss = loss[points:]
             self._queries += flight.count(part)
             ended = flight.answer(part, self._budget)
@@ -247,7 +242,8 @@ class Flights:
             rows = slice(row, end if first is None else first + 1)
             gradient = gradients[rows] if gradients is not None and flight.ask.gradient else None
             outside = 0 if batch.drawn.outside is None else int(np.count_nonzero(batch.drawn.outside[rows]))
-            told = Told(flight.index, losses[rows], gradient, outside)
+            uncharged = 0 if flight.ask.charged else rows.stop - row
+            told = Told(flight.index, losses[rows], gradient, outside, uncharged)
             self._queries += flight.count(told)
             if first is None:
                 ended = flight.answer(told, self._budget)

@@ -19,7 +19,7 @@ from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
 from parsimon.engine import Step, Tally
-from parsimon.errors import InputError, first_line
+from parsimon.errors import InputError, check_whole, first_line
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Outcome, Task, Told
 from parsimon.report import progress as progress_line
@@ -96,7 +96,9 @@ def launch(
     source = as_images(images)
     on_cpu = str(oracle.device) == "cpu"
     enlarge = on_cpu and batch_size is None and in_flight is None
-    if batch_size is None:
+    if batch_size is not None:
+        check_whole("batch_size", batch_size, 1)
+    else:
         batch_size = _SMALL if on_cpu else _BATCH
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
     if scores is None:
@@ -112,8 +114,10 @@ def launch(
 
     as_predicted = isinstance(labels, str) and labels == "predicted"
     known = None if as_predicted else checks.check_labels(as_numpy(labels, "labels"), len(source))
-    if at_most is not None and at_most < 1:
-        raise InputError(f"at_most must be at least 1 image, or None for all of them; got {at_most}")
+    if at_most is not None:
+        check_whole("at_most", at_most, 1)
+    if sample is not None:
+        check_whole("sample", sample, 0)
     prepared = checks.prepare(oracle, source, known, threat, batch_size)
     truth = prepared.predicted if known is None else known
     goals, attackable = truth, prepared.correct
@@ -146,7 +150,10 @@ def launch(
                     told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
                     ended = _attack_all(runner, name, chosen, source, goals, store, told)
                 tally, stopped = runner.tally, runner.stopped
-            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in chosen)
+            in_work = store.told(name) if stopped and store is not None else {}
+            outcomes = tuple(ended.get(index) or Outcome.unfinished(index, in_work.get(index)) for index in chosen)
+            if in_work and store is not None:  # with images that waited for their turn, which no tally has met
+                store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
             results[name] = Result(attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally)
             if survivors_only:
                 chosen = [outcome.index for outcome in outcomes if not outcome.success]

@@ -148,7 +148,7 @@ class Scene:
     def project(self, pixels: NDArray[Any]) -> NDArray[np.float32]:
         """The nearest image of the ball, or images."""
         low, high = self.bounds
-        projected: NDArray[np.float32] = np.minimum(np.maximum(pixels, low), high)
+        projected: NDArray[np.float32] = np.minimum(np.maximum(pixels, low), high).astype(np.float32, copy=False)
         return projected
 
 
@@ -272,6 +272,7 @@ class Told(NamedTuple):
     loss: NDArray[np.float64]  # of each answered point, in the order of the questions
     gradient: NDArray[np.float32] | None  # of those points for which it was asked
     outside: int  # how many of the points lay outside the ball
+    uncharged: int  # how many of them were not charged
 
 
 @dataclass(frozen=True)
@@ -306,3 +307,12 @@ class Outcome:
     # The model's probability of that class there. A framework may round its last digits otherwise in a batch of another
     # shape, and two runs that came to the same are equal all the same.
     confidence: float | None = field(default=None, compare=False)
+
+    @classmethod
+    def unfinished(cls, index: int, told: Told | None) -> Outcome:
+        """Of an image whose attack has not ended, by what its search was told so far."""
+        if told is None:
+            return cls(index, False, 0, "interrupted")
+        gradients = 0 if told.gradient is None else len(told.gradient)
+        queries = len(told.loss) - told.uncharged
+        return cls(index, False, queries, "interrupted", told.uncharged, told.outside, gradients)

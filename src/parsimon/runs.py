@@ -25,7 +25,7 @@ from parsimon.engine import Tally
 from parsimon.errors import InputError, OutageError, StoreError
 from parsimon.launch import Means, launch
 from parsimon.oracles import hubs
-from parsimon.protocol import Attack, Outcome, Traffic
+from parsimon.protocol import Attack, Outcome, Told, Traffic
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
 from parsimon.store import Store
@@ -53,6 +53,7 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
             if not is_run(folder):
                 _write(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
                 _write(folder / _SPEC, spec.toml())
+            _hold_spec(store, spec, folder)
             store.hold("fingerprint", data.fingerprint)
             try:
                 yield store
@@ -62,6 +63,23 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
 
     results = launch_spec(spec, rows, data, open_store=open_store, **means)
     return Comparison(results, row_named(spec.relative_to, rows))
+
+
+def _hold_spec(store: Store, spec: Spec, folder: Path) -> None:
+    """Write down of what it is a run, or see that nobody has edited the file that says so."""
+    begun = store.known("spec")
+    if begun is None:
+        store.know("spec", asdict(spec))
+    else:
+        _check_spec(begun, spec, folder)
+
+
+def _check_spec(begun: dict[str, Any], spec: Spec, folder: Path) -> None:
+    if changes := Spec.of(begun).differences(spec):
+        raise InputError(
+            f"{folder / _SPEC} was changed since the run was begun, so that its results are of another spec. Bring it "
+            "back, or begin another run. It was\n  " + "\n  ".join(changes)
+        )
 
 
 def _written_out(spec: Spec) -> Spec:
@@ -135,7 +153,7 @@ def load(folder: Path) -> Comparison:
     reading.refresh()
     if not reading.begun:
         raise StoreError(f"the run in {folder} was not begun: there is nothing to read yet")
-    return reading.comparison()
+    return reading.comparison(reading.in_work())
 
 
 class Reading:
@@ -181,6 +199,7 @@ class Reading:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
             return False
+        _check_spec(store.known("spec"), self.spec, self._folder)
         self._truth = np.asarray(store.known("labels"), np.intp)
         seen, confidence = np.asarray(predicted, np.intp), np.asarray(store.known("confidence"))
         classes, way = store.known("classes"), store.known("way")
@@ -188,12 +207,18 @@ class Reading:
         self._chosen = chosen
         return True
 
-    def comparison(self) -> Comparison:
-        """All that was read; images that have not ended count as interrupted."""
+    def in_work(self) -> dict[str, dict[int, Told]]:
+        """What each attack was told of images that have not ended."""
+        with Store(self._folder, self.data.images) as store:
+            return {name: store.told(name) for name in self._attacks}
+
+    def comparison(self, in_work: Mapping[str, Mapping[int, Told]] | None = None) -> Comparison:
+        """All that was read; images that have not ended count as interrupted, with their queries where `in_work` is."""
         spec, results = self.spec, {}
         for name, attack in self._attacks.items():
             ended = self._outcomes[name]
-            outcomes = tuple(ended.get(index) or Outcome(index, False, 0, "interrupted") for index in self._chosen)
+            told = in_work[name] if in_work else {}
+            outcomes = tuple(ended.get(index) or Outcome.unfinished(index, told.get(index)) for index in self._chosen)
             targeted = spec.targets is not None
             threat = Threat(spec.radius, targeted, spec.loss or attack.own_loss(targeted), spec.scores, spec.eight_bit)
             tally = Tally.of(ended.values(), self._traffic[name])
@@ -210,7 +235,10 @@ def data_of(spec: Spec) -> Data:
 
 def facts_of(folder: Path) -> dict[str, Any]:
     """What a reader of a run may want to know besides its results."""
-    environment = json.loads((folder / _ENVIRONMENT).read_text())
+    try:
+        environment = json.loads((folder / _ENVIRONMENT).read_text())
+    except (OSError, ValueError):  # it is there to be read, and nothing depends on it
+        environment = {}
     return {"spec": asdict(spec_of(folder)), "environment": environment, "classes": classes_of(folder)}
 
 

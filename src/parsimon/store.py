@@ -34,7 +34,7 @@ from parsimon.checks import ImageSource
 from parsimon.errors import InputError, StoreError
 from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told, Traffic
 
-_VERSION = 2
+_VERSION = 3
 _APPLICATION = 0x70617273  # "pars"
 _LOCK, _MOMENT = "lock.sqlite", 0.5  # seconds
 _COMPACT_AFTER = 64 * 2**20  # bytes of journal
@@ -107,8 +107,9 @@ class Store:
     def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told], queries: int | None = None) -> None:
         """All that one model call has brought, at once; and how many queries were charged so far, for who looks on."""
         with self._transaction():
-            if queries is not None:
-                self._database.execute(_FACT, (f"queries {attack}", json.dumps(queries)))
+            if queries is not None:  # never fewer than before: a run that goes on counts again what its searches know
+                charged = max(queries, self.queries(attack))
+                self._database.execute(_FACT, (f"queries {attack}", json.dumps(charged)))
             self._database.executemany(
                 "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [self._row(attack, outcome) for outcome in ended],
@@ -285,6 +286,7 @@ def joined(parts: Sequence[Told]) -> Told:
         np.concatenate([part.loss for part in parts]),
         np.concatenate(gradients) if gradients else None,
         sum(part.outside for part in parts),
+        sum(part.uncharged for part in parts),
     )
 
 
@@ -330,9 +332,9 @@ def _added(packed: bytes, original: Image) -> bytes:
 
 
 def _packed(told: Sequence[Told]) -> bytes:
-    """Four whole numbers for each image (which, how many losses, how many gradients, how many outside), then all."""
+    """Five whole numbers for each image (which, how many losses, gradients, outside, not charged), then all."""
     lengths = [(each.image, len(each.loss), 0 if each.gradient is None else len(each.gradient)) for each in told]
-    heads = [(*numbers, each.outside) for numbers, each in zip(lengths, told, strict=True)]
+    heads = [(*numbers, each.outside, each.uncharged) for numbers, each in zip(lengths, told, strict=True)]
     gradients = [each.gradient for each in told if each.gradient is not None]
     shape = gradients[0].shape[1:] if gradients else (0, 0, 0)
     parts = [
@@ -346,12 +348,12 @@ def _packed(told: Sequence[Told]) -> bytes:
 
 def _unpacked(packed: bytes) -> Iterator[Told]:
     count, *shape = np.frombuffer(packed, np.int64, 4).tolist()
-    heads = np.frombuffer(packed, np.int64, 4 * count, 32).reshape(count, 4)
+    heads = np.frombuffer(packed, np.int64, 5 * count, 32).reshape(count, 5)
     losses = np.frombuffer(packed, np.float64, int(heads[:, 1].sum()), 32 + heads.nbytes)
     gradients = np.frombuffer(packed, np.float32, offset=32 + heads.nbytes + losses.nbytes)
     gradients = gradients.reshape(-1, *shape) if len(gradients) else gradients
     loss_at = gradient_at = 0
-    for index, points, with_gradient, outside in heads.tolist():
+    for index, points, with_gradient, outside, uncharged in heads.tolist():
         gradient = gradients[gradient_at : gradient_at + with_gradient] if with_gradient else None
-        yield Told(index, losses[loss_at : loss_at + points], gradient, outside)
+        yield Told(index, losses[loss_at : loss_at + points], gradient, outside, uncharged)
         loss_at, gradient_at = loss_at + points, gradient_at + with_gradient

@@ -41,8 +41,9 @@ class Summary:
         return self.successes / self.attacked if self.attacked else 0.0
 
     @property
-    def interval(self) -> Interval:
-        return wilson_interval(self.successes, self.attacked)
+    def interval(self) -> Interval | None:
+        """None while some images are unfinished, of which it would know nothing."""
+        return None if self.unfinished else wilson_interval(self.successes, self.attacked)
 
     @property
     def mean(self) -> float | None:

@@ -116,7 +116,7 @@ FORMAT = click.option(
     type=click.Choice(["text", "markdown", "latex"]),
     default="text",
     show_default=True,
-    help="What to print; Markdown and LaTeX are written to files in any case.",
+    help="What to print; a run writes Markdown and LaTeX to files in any case.",
 )
 ATTACK_HELP = (
     f"{', '.join(ATTACKS)}; with a published experiment's settings after a colon (bandits:imagenet-0.05), and settings "

@@ -80,8 +80,18 @@ def run(command: click.Command) -> int:
         print("interrupted", file=sys.stderr)
         return _failed("interrupted", Exit.INTERRUPTED)
     except ParsimonError as error:
-        Console(stderr=True).print(f"[red]error[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
+        _complain(str(error))
         return _failed(str(error), Exit.TRY_LATER if isinstance(error, OutageError) else Exit.BAD_INPUT)
+    except OSError as error:
+        if error.filename is None:  # not of a file that the user has named
+            raise
+        sentence = f"{error.filename} cannot be used: {error.strerror}"
+        _complain(sentence)
+        return _failed(sentence, Exit.BAD_INPUT)
+
+
+def _complain(sentence: str) -> None:
+    Console(stderr=True).print(f"[red]error[/]: {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
 def _failed(sentence: str, code: int) -> int:

@@ -93,12 +93,17 @@ def column(
 
 
 def success_column(summaries: Sequence[Summary]) -> list[Cell]:
-    values = [Value(each.success_rate, (100 * each.interval[0], 100 * each.interval[1])) for each in summaries]
+    values = [Value(each.success_rate, each.interval and _percent(each.interval)) for each in summaries]
     cells = column(values, "{:.1%}".format, lambda rate: -rate)
     return [
         cell._replace(text=f">= {cell.text}") if each.unfinished else cell
         for cell, each in zip(cells, summaries, strict=True)
     ]
+
+
+def _percent(interval: Interval) -> Interval:
+    low, high = interval
+    return 100 * low, 100 * high
 
 
 def _number(value: float) -> str:
@@ -116,8 +121,10 @@ def _notes(
     left = withstood(entry.outcomes for entry in entries)
     under_attack = clean_accuracy * left / max(1, len(entries[0].outcomes))
     together = "all of these attacks together" if len(entries) > 1 else "this attack"
+    unfinished = any(summary.unfinished for summary in summaries.values())
+    at_most, so_far = ("at most ", " so far") if unfinished else ("", "")
     notes = [
-        f"Accuracy: {clean_accuracy:.1%} clean, {under_attack:.1%} under {together}.",
+        f"Accuracy: {clean_accuracy:.1%} clean, {at_most}{under_attack:.1%} under {together}{so_far}.",
         "Success: of all attacked (correctly classified) images.",
         "Mean and median: queries of the successes.",
         f"Mean of all: a failure counted at the budget of {entries[0].budget:,}.",
@@ -127,7 +134,7 @@ def _notes(
     notes.append("Intervals: 95 %; Wilson's for success, percentile bootstrap for queries.")
     notes += accounts(entries, summaries)
     several = sum(not entry.white_box for entry in entries) > 1
-    if several and any(summary.unfinished for summary in summaries.values()):
+    if several and unfinished:
         notes.append("Paired comparison: left out until every image is finished.")
     return notes
 
