@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from conftest import Bundled
-from parsimon import zoo
-from parsimon.checks import Finding, inspect
+from parsimon import InputError, zoo
+from parsimon.checks import Finding, check_shape, inspect
 from parsimon.oracles import as_oracle
 from parsimon.threat import Scores, Threat
 from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
@@ -54,6 +54,21 @@ def test_what_would_stop_an_attack_is_an_error_finding(bad: dict[str, Any], word
     (finding,) = findings(**bad).values()
     assert finding.verdict == "error"
     assert words in finding.sentence
+
+
+def test_an_accuracy_of_guessing_is_noted() -> None:
+    wrong = np.tile((LABELS + 1) % 10, 2)
+    found = findings(images=np.tile(IMAGES, (2, 1, 1, 1)), labels=changed(wrong, 0, LABELS[0]))["clean accuracy"]
+    assert found.verdict == "note"
+    assert found.sentence.startswith("8.3%: 1 of 12 images can be attacked, no more than by guessing.")
+
+
+def test_a_model_whose_channels_come_last_is_told_from_one_of_another_size() -> None:
+    for declared, words in (((8, 8, 3), "its channels come last"), ((3, 9, 9), "resize them, channels first")):
+        oracle: Any = as_oracle(linear)
+        oracle.image_shape = declared  # as an ONNX file declares it
+        with pytest.raises(InputError, match=words):
+            check_shape(oracle, (3, 8, 8))
 
 
 def test_a_model_that_fails_on_a_single_image_is_an_error_finding() -> None:

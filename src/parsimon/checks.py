@@ -312,7 +312,11 @@ def _findings(
     if prepared.way is not None:
         yield Finding("speed", "ok", _speed(oracle, prepared.way, pixels, batch_size))
     correct = int(prepared.correct.sum())
-    yield Finding("clean accuracy", "ok", f"{prepared.accuracy:.1%}: {correct} of {len(images)} images can be attacked")
+    sentence = f"{prepared.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
+    guessed = prepared.accuracy <= 1 / prepared.classes
+    if guessed:
+        sentence += ", no more than by guessing. Do labels belong to images, and does the model want them in [0, 1]?"
+    yield Finding("clean accuracy", "note" if guessed else "ok", sentence)
 
 
 def _speed(oracle: Any, way: str, pixels: NDArray[np.float32], batch_size: int) -> str:
