@@ -53,16 +53,16 @@ def run(
     """Attack a model and print a table.
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A run can also be
-    described in a TOML file, with the names of these options. It is stored as it goes: whatever ends it, `parsimon
+    described in a TOML file, with these options' names (and `attacks`, a list). It is stored as it goes: whatever ends it, `parsimon
     resume` goes on from the last reply.
 
     \b
-    parsimon run --model standard --eps 4/255
+    parsimon run --model standard --eps 4/255 --attack thrift
     parsimon run --model model.onnx --data images.npz --budget 10000
     parsimon run --model mypackage.models:build --data images.npz --targets random
     parsimon run --attack parsimonious,behaviour=published,block=8
     parsimon run experiment.toml --out results
-    parsimon run --model model.onnx --data images.npz --images all --fail-under 0.30
+    parsimon run --model model.onnx --data images.npz --attack thrift --images all --fail-under 0.30
     """
     means = {**means_of(settings), "track": settings.pop("track")}
     if spec is None:
