@@ -406,4 +406,4 @@ def test_no_progress_is_shown_where_nobody_watches(bundled: Bundled, capfd: pyte
     parsimon.attack(*arguments, budget=3, progress=True)
     out, err = capfd.readouterr()
     assert out == ""
-    assert "8/8 images" in err
+    assert "8/8 0.0% fooled" in err

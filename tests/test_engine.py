@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from parsimon import ModelError, Parsimonious, Threat
 from parsimon.attacks.named import open_attack
 from parsimon.canvas import render
-from parsimon.engine import Engine, Step
+from parsimon.engine import Engine, Step, _Switches
 from parsimon.oracles import CallableOracle
 from parsimon.protocol import Ask, Attack, Images, Outcome, Scene, Search, Task, Told
 from parsimon.store import joined
@@ -138,19 +138,29 @@ def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too()
     assert sum(outcome.queries for outcome in begun.values()) == second.tally.queries
 
 
-def test_two_engines_that_overlap_leave_pythons_switches_as_they_were() -> None:
+@pytest.fixture
+def usual_switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
+    """How often threads switch where no engine is at work, whatever other tests have left in the middle."""
+    monkeypatch.setattr(_Switches, "wanted", 0)
+    before, usual = sys.getswitchinterval(), 0.005
+    sys.setswitchinterval(usual)
+    yield usual
+    sys.setswitchinterval(before)
+
+
+def test_two_engines_that_overlap_leave_pythons_switches_as_they_were(usual_switches: float) -> None:
     threat = Threat(0.02)
-    before = sys.getswitchinterval()
     one, other = (
         Engine(Parsimonious(), Network(SHAPE), threat, budget=40, batch_size=2).run(tasks_for(SHAPE, threat, 4))
         for _ in range(2)
     )
     next(one)
     next(other)
-    assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() < usual_switches
     list(one)
+    assert sys.getswitchinterval() < usual_switches
     list(other)
-    assert sys.getswitchinterval() == before
+    assert sys.getswitchinterval() == pytest.approx(usual_switches)
 
 
 def test_images_are_read_only_when_there_is_room_for_them() -> None:

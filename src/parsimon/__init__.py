@@ -17,7 +17,7 @@ from parsimon.protocol import Attack, Outcome
 from parsimon.result import Comparison, Result
 from parsimon.threat import Threat
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "NES",

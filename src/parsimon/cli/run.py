@@ -53,8 +53,8 @@ def run(
     """Attack a model and print a table.
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A run can also be
-    described in a TOML file, with these options' names (and `attacks`, a list). It is stored as it goes: whatever ends it, `parsimon
-    resume` goes on from the last reply.
+    described in a TOML file, with these options' names (and `attacks`, a list). It is stored as it goes: whatever ends
+    it, `parsimon resume` goes on from the last reply.
 
     \b
     parsimon run --model standard --eps 4/255 --attack thrift
