@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from parsimon import Threat
+from parsimon import InputError, Threat
 from parsimon.blocks import Grid
 from parsimon.canvas import Canvas, Part, render
-from parsimon.protocol import Corners, Images
+from parsimon.protocol import Corners, Images, Scene
 
 ORACLES: dict[str, Any] = {
     "numpy": SimpleNamespace(namespace=array_api_compat.numpy, device="cpu", fixed_batch=False),
@@ -86,6 +86,17 @@ def test_images_are_rounded_to_eight_bits_where_that_is_asked() -> None:
     canvas.place(0, image)
     drawn = canvas.draw([(0, Images(image[None]), 0, 1)], 1)
     assert np.array_equal(drawn.images, np.full((1, 1, 2, 2), np.float32(85) / np.float32(255)))
+
+
+def test_images_in_double_precision_are_refused_before_they_are_shown() -> None:
+    """They would be stored as other bytes than they are read as."""
+    image = np.full((1, 2, 2), 0.5, np.float32)
+    canvas = Canvas((1, 2, 2), 1, Threat(0.1), ORACLES["numpy"])
+    canvas.place(0, image)
+    points: Any = Images(image[None].astype(np.float64))
+    with pytest.raises(InputError, match="asks for images of float64: it must ask for float32"):
+        canvas.draw([(0, points, 0, 1)], 1)
+    assert Scene(0, image, Threat(0.1), 9).project(image + np.float64(0.3)).dtype == np.float32
 
 
 def test_a_corner_keeps_one_bit_for_each_block() -> None:
