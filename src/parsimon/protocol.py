@@ -42,7 +42,7 @@ class Corners(NamedTuple):
     For each flip, the base with that one block flipped; without flips, the base alone. Two hints save work in drawing:
     a base that is another with one block flipped may say so in `moved`; and a search that asks for single pixels'
     signs, without flips, may change its base in place between questions, if each of them says in `changed` in which
-    windows the base is not as it was asked for before.
+    windows the base is not as it was asked for before. Both are looked at while the question is asked, and not later.
     """
 
     grid: Grid
