@@ -135,7 +135,7 @@ def test_batches_show_what_was_asked_and_leave_alone_what_the_model_is_looking_a
             parts.append((place, points, start, stop))
             expected += [render(searchers[place].image, threat, points.point(n)) for n in range(start, stop)]
         padding = int(rng.integers(0, 2)) if rng.random() < 0.5 else 0
-        images, rows, outside = canvas.draw(parts, len(expected) + padding)
+        images, rows, outside, _ = canvas.draw(parts, len(expected) + padding)
         assert images.shape == (len(expected) + padding, *shape)
         assert np.array_equal(images[rows], np.stack(expected))
         if np.shares_memory(images, canvas._rows):

@@ -7,7 +7,7 @@ from its set takes a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ class Drawn(NamedTuple):
     images: Any
     rows: NDArray[np.intp] | slice  # where among them the points lie that were asked for, one after another
     outside: NDArray[np.bool_] | None  # which of those points lie outside their ball; None: none does
+    out_of_range: NDArray[np.bool_] | None  # which of them have a pixel outside [0, 1]; None: none has
 
 
 def render(image: Image, threat: Threat, point: Point) -> Image:
@@ -133,7 +134,9 @@ class Canvas:
             for where, pixels in made:
                 batch[self._asarray(np.array(where))] = pixels
         batch = self._xp.reshape(batch, (rows, *self._shape))
-        return Drawn(batch, slice(asked), self._outside(batch, places)[:asked] if images else None)
+        if not images:
+            return Drawn(batch, slice(asked), None, None)
+        return Drawn(batch, slice(asked), *(marked[:asked] for marked in self._beyond(batch, places)))
 
     def _corners(self, places: list[int], grid: Grid, bases: list[Mask]) -> Any:
         """Corners drawn anew, all of them at once.
@@ -150,10 +153,12 @@ class Canvas:
     def _shown(self, images: Sequence[NDArray[np.float32]]) -> Any:
         return self._asarray(as_shown(np.concatenate(images).reshape(-1, self._pixels), self._threat))
 
-    def _outside(self, batch: Any, places: list[int]) -> NDArray[np.bool_]:
+    def _beyond(self, batch: Any, places: list[int]) -> Iterator[NDArray[np.bool_]]:
+        """Which images lie outside their ball, and which have a pixel outside [0, 1]."""
         low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))
         flat = self._xp.reshape(batch, (len(places), -1))
-        return np.asarray(to_device(~self._xp.all((flat >= low) & (flat <= high), axis=1), "cpu"))
+        for within in ((flat >= low) & (flat <= high), (flat >= 0) & (flat <= 1)):
+            yield np.asarray(to_device(~self._xp.all(within, axis=1), "cpu"))
 
     def _move_base(self, place: int, points: Corners, moves: _Strokes) -> _Base:
         """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""

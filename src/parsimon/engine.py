@@ -229,7 +229,7 @@ class Engine:
 
     def _pull_back(self, batch: Batch) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""
-        images, rows, _ = batch.drawn
+        images, rows = batch.drawn[:2]
 
         def slope(scores: NDArray[Any]) -> NDArray[np.float64]:
             of_all = np.zeros(scores.shape)

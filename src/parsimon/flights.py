@@ -36,13 +36,13 @@ class _Flight:
     """One image in work."""
 
     __slots__ = (
-        *("ask", "goal", "gradients", "index", "outside", "place", "queries", "search", "sent", "told"),
-        *("uncharged", "wanted"),
+        *("ask", "goal", "gradients", "index", "out_of_range", "outside", "place", "queries", "search", "sent"),
+        *("told", "uncharged", "wanted"),
     )
 
     def __init__(self, task: Task, place: int, search: Search) -> None:
         self.index, self.goal, self.place, self.search = task.index, task.goal, place, search
-        self.queries = self.uncharged = self.outside = self.gradients = 0
+        self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
         self.ask: Ask
         self.wanted = self.sent = 0  # of the asked points: how many the budget allows, how many were shown
         self.told: list[Told] = []  # of those points, while more of them are to be shown
@@ -66,6 +66,7 @@ class _Flight:
         points = len(told.loss)
         charged = points - told.uncharged
         self.outside += told.outside
+        self.out_of_range += told.out_of_range
         self.gradients += 0 if told.gradient is None else points
         self.uncharged += told.uncharged
         self.queries += charged
@@ -94,6 +95,7 @@ class _Flight:
             ended,
             self.uncharged,
             self.outside,
+            self.out_of_range,
             self.gradients,
             predicted,
             point,
@@ -186,7 +188,7 @@ class Flights:
         """Tell a search what it was told before an interruption."""
         ended = None
         loss, gradient = told.loss, told.gradient
-        flight.outside = told.outside
+        flight.outside, flight.out_of_range = told.outside, told.out_of_range
         while ended is None and len(loss):
             flight.sent = points = min(flight.wanted, len(loss))
             of_these = None
@@ -241,9 +243,9 @@ class Flights:
                     first = hit
             rows = slice(row, end if first is None else first + 1)
             gradient = gradients[rows] if gradients is not None and flight.ask.gradient else None
-            outside = 0 if batch.drawn.outside is None else int(np.count_nonzero(batch.drawn.outside[rows]))
             uncharged = 0 if flight.ask.charged else rows.stop - row
-            told = Told(flight.index, losses[rows], gradient, outside, uncharged)
+            outside, out_of_range = (_count(marked, rows) for marked in batch.drawn[2:])
+            told = Told(flight.index, losses[rows], gradient, outside, uncharged, out_of_range)
             self._queries += flight.count(told)
             if first is None:
                 ended = flight.answer(told, self._budget)
@@ -282,6 +284,10 @@ class Flights:
         del self._at[flight.place]
         self._free.append(flight.place)
         self._ended.append(outcome)
+
+
+def _count(marked: NDArray[np.bool_] | None, rows: slice) -> int:
+    return 0 if marked is None else int(np.count_nonzero(marked[rows]))
 
 
 def _joined(parts: list[Told]) -> Reply:

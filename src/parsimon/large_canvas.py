@@ -58,16 +58,16 @@ class LargeCanvas:
         one_each = self.lends and len(parts) == len(points) == rows == self._batch_size
         sheet = self._gathered([place for place, _, _ in points]) if one_each else None
         if sheet is not None:
-            outside = [self._put(*point) for point in points]
+            beyond = [self._put(*point) for point in points]
             where = np.array([self._row_of[place] - sheet.start for place, _, _ in points])
-            return Drawn(self._as_input(self._rows[sheet]), where, _if_any(outside))
+            return Drawn(self._as_input(self._rows[sheet]), where, *map(_if_any, zip(*beyond, strict=True)))
         batch = np.empty((rows, *self._shape), np.float32)
-        outside = []
+        beyond = []
         for row, point in enumerate(points):
-            outside.append(self._put(*point))
+            beyond.append(self._put(*point))
             batch[row] = self._rows[self._row_of[point[0]]]
         batch[len(points) :] = batch[0]
-        return Drawn(self._as_input(batch), slice(len(points)), _if_any(outside))
+        return Drawn(self._as_input(batch), slice(len(points)), *map(_if_any, zip(*beyond, strict=True)))
 
     def _gathered(self, places: list[int]) -> slice | None:
         """The sheet that has most of the rows of these places, with all of them brought into it.
@@ -96,18 +96,20 @@ class LargeCanvas:
             if place is not None:
                 self._row_of[place] = row
 
-    def _put(self, place: int, points: Corners | Images, number: int) -> bool:
-        """Draw a point in the place's row; whether it lies outside the ball."""
+    def _put(self, place: int, points: Corners | Images, number: int) -> tuple[bool, bool]:
+        """Draw a point in the place's row; whether it lies outside the ball, and whether outside [0, 1]."""
         image, low, high = self._rows[self._row_of[place]], self._low[place], self._high[place]
         if isinstance(points, Images):
             image[...] = as_shown(points.pixels[number], self._threat)
             self._drawn[place] = None
-            return not ((low <= image) & (image <= high)).all()
+            if ((low <= image) & (image <= high)).all():
+                return False, False
+            return True, bool(image.min() < 0 or image.max() > 1)
         if points.changed is None:
             self._draw_set(place, image, points, points.flips[number] if points.flips else None)
         else:
             self._draw_sketch(place, image, points.grid, points.base, points.changed)
-        return False
+        return False, False
 
     def _draw_set(self, place: int, image: Image, points: Corners, flip: int | None) -> None:
         """Paint the blocks in which a corner differs from what is drawn, or all of it where most differ."""
@@ -165,5 +167,5 @@ def _differing(before: _Corner, now: _Corner, moved: tuple[Mask, int] | None) ->
     return blocks ^ {each for each in flips if each is not None}
 
 
-def _if_any(outside: list[bool]) -> NDArray[np.bool_] | None:
-    return np.array(outside) if any(outside) else None
+def _if_any(marked: Sequence[bool]) -> NDArray[np.bool_] | None:
+    return np.array(marked) if any(marked) else None

@@ -13,6 +13,7 @@ Some published attacks do what this rule does not foresee. It is allowed, and co
 
 - `uncharged`: evaluations that the attack asks for without being charged, such as success checks of an iterate;
 - `outside`: those of all its evaluations whose image lies outside the ball, such as probes; none of them is a success;
+- `out_of_range`: those of them with a pixel below 0 or above 1, which no picture has; 8-bit mode has none;
 - `gradients`: those that also told the gradient, which only a white-box attack may ask for.
 """
 
@@ -273,6 +274,7 @@ class Told(NamedTuple):
     gradient: NDArray[np.float32] | None  # of those points for which it was asked
     outside: int  # how many of the points lay outside the ball
     uncharged: int  # how many of them were not charged
+    out_of_range: int = 0  # how many of them had a pixel outside [0, 1]
 
 
 @dataclass(frozen=True)
@@ -301,6 +303,7 @@ class Outcome:
     ended: Ended
     uncharged: int = 0
     outside: int = 0
+    out_of_range: int = 0
     gradients: int = 0
     predicted: int | None = None  # the class at the point of success
     point: Point | None = None
@@ -315,4 +318,5 @@ class Outcome:
             return cls(index, False, 0, "interrupted")
         gradients = 0 if told.gradient is None else len(told.gradient)
         queries = len(told.loss) - told.uncharged
-        return cls(index, False, queries, "interrupted", told.uncharged, told.outside, gradients)
+        counts = (told.uncharged, told.outside, told.out_of_range, gradients)
+        return cls(index, False, queries, "interrupted", *counts)

@@ -190,7 +190,7 @@ class Store:
         _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed, confidence = row
         point = None if packed is None else self._point(index, grid, packed)
         return Outcome(
-            index, bool(success), queries, ended, uncharged, outside, gradients, predicted, point, confidence
+            index, bool(success), queries, ended, uncharged, outside, 0, gradients, predicted, point, confidence
         )
 
     def _point_columns(self, outcome: Outcome) -> tuple[str | None, bytes | None]:

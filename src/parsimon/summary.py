@@ -28,6 +28,7 @@ class Summary:
     queries: int  # charged, over all images
     uncharged: int
     outside: int
+    out_of_range: int
     gradients: int
     mean_of_all: float | None  # over all images, a failure counted at the budget; None while some are unfinished
     of_successes: tuple[int, ...] = field(repr=False)  # queries of each
@@ -72,6 +73,7 @@ def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
         queries=sum(outcome.queries for outcome in outcomes),
         uncharged=sum(outcome.uncharged for outcome in outcomes),
         outside=sum(outcome.outside for outcome in outcomes),
+        out_of_range=sum(outcome.out_of_range for outcome in outcomes),
         gradients=sum(outcome.gradients for outcome in outcomes),
         mean_of_all=fmean(of_all) if of_all and not unfinished else None,
         of_successes=of_successes,

@@ -118,6 +118,7 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
         "mean_of_all": None if result.attack.white_box else summary.mean_of_all,
         "uncharged": summary.uncharged,
         "outside": summary.outside,
+        "out_of_range": summary.out_of_range,
         "gradients": summary.gradients,
         "traffic": None if result.traffic is None else asdict(result.traffic),
     }

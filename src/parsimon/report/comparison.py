@@ -152,6 +152,7 @@ def accounts(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list
         ("Queries charged", "queries"),
         ("Evaluations not charged", "uncharged"),
         ("Evaluations outside the ball", "outside"),
+        ("Evaluations with pixels outside [0, 1]", "out_of_range"),
         ("Evaluations with gradient", "gradients"),
         ("Unfinished images, counted as not fooled so far", "unfinished"),
     ):

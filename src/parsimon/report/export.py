@@ -22,6 +22,7 @@ class _Row(NamedTuple):
     queries: int
     uncharged: int
     outside: int
+    out_of_range: int
     gradients: int
     ended: str
     predicted: int | None  # empty where the model was not fooled, as is
@@ -41,7 +42,7 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
             before = int(result.labels[each.index]), float(result.prepared.confidence[each.index])
-            counts = (each.queries, each.uncharged, each.outside, each.gradients)
+            counts = (each.queries, each.uncharged, each.outside, each.out_of_range, each.gradients)
             yield _Row(name, each.index, *before, each.success, *counts, each.ended, each.predicted, each.confidence)
 
 
