@@ -16,6 +16,8 @@ import importlib
 from numbers import Integral
 from types import ModuleType
 
+_QUOTED = 200  # characters of input in a message
+
 
 class ParsimonError(Exception):
     """The base of every error that parsimon raises on purpose."""
@@ -68,3 +70,12 @@ def first_line(error: Exception) -> str:
     """Another library's error in one line, to be quoted in a sentence."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def quote(value: object) -> str:
+    """Return the value as Python writes it, cut to 200 characters, to be quoted in a sentence."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists in lists in lists
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."
