@@ -301,7 +301,7 @@ CASES = [
         "pixels between levels in 8-bit mode",
         lambda: attack(images=changed(IMAGES, 1, 0.5), eight_bit=True),
         InputError,
-        ("8-bit mode needs pixels k / 255", "image 1 has others", "round it"),
+        ("8-bit mode needs images whose pixels are k / 255", "image 1 has others", "round it"),
     ),
     Case("block 3", lambda: Parsimonious(block=3), InputError, ("block must be a power of two", "got 3")),
     Case("block 0", lambda: Parsimonious(block=0), InputError, ("block must be a power of two", "got 0")),

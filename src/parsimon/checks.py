@@ -6,6 +6,7 @@ is wrong. `inspect` is `parsimon check`: it tells all that can be told of a mode
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,11 @@ from parsimon.threat import Scores, Threat, to_eight_bit
 ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length whose items are images
 
 _TIMED = 5  # model calls
-_NOISE = 1e-3  # scores that differ by less from call to call are a device's rounding; by more, the model is random
+_GRID_ROUNDING = 2**-23  # two ways to compute k / 255 in single precision differ by less
+# Of the spread of scores: what differs by less from call to call is a device's rounding; by more, the model is random.
+_NOISE = 1e-4
+_OTHER_MODEL = 1e-3  # of the spread, likewise, from one machine or runtime to another
+_KEPT_SCORES = 100_000  # numbers; a run remembers the scores of its first clean images
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,10 @@ class Prepared:
     confidence: NDArray[np.float64]  # its probability of the predicted class
     way: str | None = None  # how it is run, where it tells
     values: int = 0  # of an image; 0 where none was looked at
+    scores: NDArray[np.float32] | None = None  # of the first clean images
+    fingerprint: str | None = None  # of the model's file, where there is one
+    runtime: str | None = None  # the library that runs the model, with its version
+    remarks: tuple[str, ...] = ()  # on how the run was made, for whoever reads its results
 
     @property
     def accuracy(self) -> float:
@@ -54,6 +63,7 @@ def prepare(
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
     shape: tuple[int, ...] | None = None
+    kept: list[NDArray[np.float32]] = []
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
@@ -63,12 +73,26 @@ def prepare(
         if start == 0:
             check_scores_kind(scores, threat.scores)
             check_determinism(oracle, pixels, scores, batch_size)
+            classes = scores.shape[1]
+        check_class_count(scores, classes)
+        if start * classes < _KEPT_SCORES:
+            kept.append(scores[: -(-_KEPT_SCORES // classes) - start].astype(np.float32))
         if labels is not None:
-            check_classes(labels[start:stop], scores.shape[1], "labels", start)
+            check_classes(labels[start:stop], classes, "labels", start)
         predicted[start:stop] = scores.argmax(axis=1)
         confidence[start:stop] = threat.confidence(scores)
     correct = predicted == (predicted if labels is None else labels)
-    return Prepared(predicted, correct, scores.shape[1], confidence, getattr(oracle, "way", None), pixels[0].size)
+    return Prepared(
+        predicted,
+        correct,
+        classes,
+        confidence,
+        getattr(oracle, "way", None),
+        pixels[0].size,
+        np.concatenate(kept),
+        getattr(oracle, "fingerprint", None),
+        getattr(oracle, "runtime", None),
+    )
 
 
 def read(
@@ -140,8 +164,11 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
     if low < 0 or high > 1:
         hint = "divide by 255" if low >= 0 and 1 < high <= 255 else "undo the normalisation, and let the model do it"
         raise InputError(f"pixels must lie in [0, 1]; image {index} spans {low:g} to {high:g}: {hint}")
-    if threat.eight_bit and np.abs(image - to_eight_bit(image)).max() > 1e-5:
-        raise InputError(f"8-bit mode needs pixels k / 255; image {index} has others: round it, or leave 8-bit mode")
+    if threat.eight_bit and np.abs(image - to_eight_bit(image)).max() > _GRID_ROUNDING:
+        raise InputError(
+            f"8-bit mode needs images whose pixels are k / 255; image {index} has others: round it with "
+            "np.rint(image * 255) / 255, or leave 8-bit mode"
+        )
     return image  # type: ignore[no-any-return]
 
 
@@ -247,10 +274,35 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
 def check_determinism(oracle: Oracle, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
     """A model that answers the same question differently has no robustness that could be measured so."""
     difference = _difference(classify(oracle, pixels, batch_size), scores)
-    if difference > _NOISE:
+    if difference > _NOISE * spread_of(scores):
         raise ModelError(
-            f"the model gives the same images different scores from call to call (by up to {difference:.3g}), so a "
-            "search cannot trust its answers. Switch off dropout and random preprocessing (model.eval())."
+            f"the model gives the same images different scores from call to call: they move by up to {difference:.3g}, "
+            f"and the scores of an image spread over {spread_of(scores):.3g}. So a search cannot trust its answers. "
+            "Switch off dropout and random preprocessing (model.eval())."
+        )
+
+
+def spread_of(scores: NDArray[Any]) -> float:
+    """Return how far the best class of an image typically lies above the middle one: the scale of the scores."""
+    numbers = scores.astype(np.float64)
+    return float(np.median(numbers.max(axis=1) - np.median(numbers, axis=1)))
+
+
+def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> None:
+    """Refuse to mix the results of two models: the scores of the clean images must agree up to rounding."""
+    difference = _difference(before, now) if before.shape == now.shape else math.inf
+    if difference > _OTHER_MODEL * spread_of(before):
+        raise InputError(
+            f"this run was begun with another model: the scores of the clean images moved by up to {difference:.3g}, "
+            "so continuing would mix the results of two models. Start a new run, or bring back the model."
+        )
+
+
+def check_class_count(scores: NDArray[Any], classes: int) -> None:
+    if scores.shape[1] != classes:
+        raise ModelError(
+            f"the model must return the same number of classes for every image; it returned {classes} for the first "
+            f"images and {scores.shape[1]} for later ones"
         )
 
 

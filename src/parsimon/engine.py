@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
@@ -92,7 +92,9 @@ class Engine:
         seed: int = 0,
         batch_size: int = 64,
         in_flight: int = 256,
+        classes: int | None = None,
     ) -> None:
+        """`classes`: how many scores a row must have; by default as many as the first one has."""
         check_whole("budget", budget, 1)
         check_whole("batch_size", batch_size, 1)
         check_whole("in_flight", in_flight, 1)
@@ -103,7 +105,8 @@ class Engine:
                 "pass a torch module, or an ONNX file by its path or its name in the zoo"
             )
         self.tally = Tally()
-        self.threat = threat
+        # The published behaviour of an attack includes its arithmetic, whatever else is asked for.
+        self.threat = replace(threat, rounding="nearest") if attack.rounding == "nearest" else threat
         self._attack, self._oracle = attack, oracle
         self._start: Callable[[Any], Callable[[], Any]] = partial(partial, oracle)  # called when it is waited for
         self._enough = batch_size  # points for a batch that is drawn while the model looks at another
@@ -111,6 +114,7 @@ class Engine:
             self._start, self._enough = oracle.start, min(oracle.enough, batch_size)
         self._remote = oracle if isinstance(oracle, RemoteModel) else None
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
+        self._classes = classes
         self.stopped = False
 
     def stop(self) -> None:
@@ -198,7 +202,7 @@ class Engine:
 
     def _show(self, batch: Batch, ask: Callable[[], Any]) -> Answered:
         with self._counting_traffic():
-            return Answered(batch, _scores(ask, batch.drawn.images)[batch.drawn.rows])
+            return Answered(batch, self._checked(_answered(ask, batch.drawn.images), batch)[batch.drawn.rows])
 
     def _news(self, turn: Turn, answered: Answered | None) -> Iterator[Outcome | Step]:
         """Count what has come of a turn, and tell of it."""
@@ -239,7 +243,12 @@ class Engine:
         oracle = self._oracle
         assert isinstance(oracle, GradientOracle), "else it was refused in the beginning"
         scores, gradients = _answered(lambda: oracle.pull_back(images, slope), images)
-        return _checked_scores(scores, len(images))[rows], np.asarray(gradients, np.float32)[rows]
+        return self._checked(scores, batch)[rows], np.array(gradients, np.float32)[rows]
+
+    def _checked(self, answer: Any, batch: Batch) -> NDArray[Any]:
+        scores = checked_scores(answer, len(batch.drawn.images), self._classes)
+        self._classes = scores.shape[1]
+        return scores
 
 
 def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:
@@ -294,11 +303,7 @@ def _quick_switches() -> Iterator[None]:
 
 def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
     """The oracle's scores, if it answers and they have the shape of scores."""
-    return _scores(partial(oracle, batch), batch)
-
-
-def _scores(ask: Callable[[], Any], batch: Any) -> NDArray[Any]:
-    return _checked_scores(_answered(ask, batch), len(batch))
+    return checked_scores(_answered(partial(oracle, batch), batch), len(batch))
 
 
 def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
@@ -312,9 +317,10 @@ def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
         raise ModelError(f"the model failed on images of shape {tuple(batch.shape)}: {reason}") from error
 
 
-def _checked_scores(answer: Any, rows: int) -> NDArray[Any]:
+def checked_scores(answer: Any, rows: int, classes: int | None = None) -> NDArray[Any]:
+    """Return a copy of the scores, since a model may reuse its output buffer; refuse what no classifier returns."""
     try:
-        scores = np.asarray(answer)
+        scores = np.array(answer)
     except (TypeError, ValueError, RuntimeError) as error:  # of rows that differ in length, or of a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
@@ -324,4 +330,9 @@ def _checked_scores(answer: Any, rows: int) -> NDArray[Any]:
         )
     if scores.dtype.kind not in "fiu":
         raise ModelError(f"the model must return scores that are real numbers; got an array of {scores.dtype}")
+    if classes is not None and scores.shape[1] != classes:
+        raise ModelError(
+            f"the model must return the same number of classes in every call; it returned {classes} before and "
+            f"{scores.shape[1]} now"
+        )
     return scores

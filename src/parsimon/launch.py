@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Protocol, TypedDict
 
@@ -19,19 +21,21 @@ from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
 from parsimon.engine import Step, Tally
-from parsimon.errors import InputError, check_whole, first_line
+from parsimon.errors import InputError, ParsimonError, check_whole, first_line
 from parsimon.oracles import as_oracle
-from parsimon.protocol import Attack, Outcome, Task, Told
+from parsimon.protocol import Attack, Oracle, Outcome, Task, Told
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
 from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
+from parsimon.verify import Verification, verify_successes
 from parsimon.workers import Driver, Plan, crew_for
 
 # Told of each model call: the attack, on how many images it is, and what the call has brought.
 Watch = Callable[[str, int, Step], None]
 
+_LOG = logging.getLogger("parsimon")
 _BATCH = 256  # images on an accelerator
 _SMALL, _LARGE = 64, 512  # on a CPU
 # On a CPU, of a larger batch: the values of its images, and the queries of those in work, which searches may remember.
@@ -45,6 +49,7 @@ class Means(TypedDict, total=False):
     workers: int | None
     ray: str | None
     progress: bool | None
+    verify: bool
     watch: Watch | None
 
 
@@ -81,6 +86,7 @@ def launch(
     workers: int | None = None,
     ray: str | None = None,
     progress: bool | None = None,
+    verify: bool = True,
     survivors_only: bool = False,
     watch: Watch | None = None,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
@@ -104,7 +110,10 @@ def launch(
     if scores is None:
         threat = replace(threat, scores=checks.scores_kind(oracle, source, batch_size))
     room = max(256, 4 * batch_size) if in_flight is None else in_flight
-    threats = {name: replace(threat, loss=loss or attack.own_loss(threat.targeted)) for name, attack in attacks.items()}
+    threats = {
+        name: replace(threat, loss=loss or attack.own_loss(threat.targeted), rounding=attack.rounding)
+        for name, attack in attacks.items()
+    }
     for each in threats.values():
         checks.check_threat(oracle, each)
     plans = {name: Plan(attacks[name], threats[name], budget, seed, batch_size, room) for name in attacks}
@@ -131,14 +140,17 @@ def launch(
     results = {}
     with many as crew, open_store() as store:
         if store is not None:
-            _hold(store, prepared, truth, chosen)
+            prepared = _hold(store, prepared, truth, chosen)
         crowd = 1 if crew is None else len(crew.workers)
         if enlarge:
             batch_size = _enlarged(len(chosen) // crowd, prepared.values, budget)
             room = max(room, 2 * crowd * batch_size)
         # Each worker must be able to fill its batches, unless the user has set what there is room for.
         room = max(batch_size if in_flight is None else 1, room // crowd)
-        plans = {name: replace(plan, batch_size=batch_size, in_flight=room) for name, plan in plans.items()}
+        plans = {
+            name: replace(plan, batch_size=batch_size, in_flight=room, classes=prepared.classes)
+            for name, plan in plans.items()
+        }
         stopped = False
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
@@ -146,7 +158,7 @@ def launch(
             tally = Tally()
             if not stopped:
                 runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
-                with _stopping_on_interrupt(runner), progress_line.live(name, len(chosen), show=show) as line:
+                with _stopping_on_interrupt(runner.stop), progress_line.live(name, len(chosen), show=show) as line:
                     told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
                     ended = _attack_all(runner, name, chosen, source, goals, store, told)
                 tally, stopped = runner.tally, runner.stopped
@@ -154,7 +166,14 @@ def launch(
             outcomes = tuple(ended.get(index) or Outcome.unfinished(index, in_work.get(index)) for index in chosen)
             if in_work and store is not None:  # with images that waited for their turn, which no tally has met
                 store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
-            results[name] = Result(attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally)
+            verification = None
+            if verify and not stopped:
+                verification, stopped = _verified(
+                    store, name, oracle, threats[name], source, goals, outcomes, batch_size
+                )
+            results[name] = Result(
+                attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally, verification
+            )
             if survivors_only:
                 chosen = [outcome.index for outcome in outcomes if not outcome.success]
             if not chosen:
@@ -230,8 +249,41 @@ def _attack_all(
     return ended
 
 
-def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: list[int]) -> None:
-    """Write down what the model makes of the clean images, or see that it is still the same."""
+def _verified(
+    store: Store | None,
+    name: str,
+    oracle: Oracle,
+    threat: Threat,
+    source: ImageSource,
+    goals: NDArray[np.intp],
+    outcomes: Sequence[Outcome],
+    batch_size: int,
+) -> tuple[Verification | None, bool]:
+    """Query the successes once more, unless the store says that it was done; also return whether Ctrl-C ended it."""
+    stored = None if store is None else store.verification(name)
+    if stored is not None:
+        return stored, False
+    stop = threading.Event()
+    try:
+        with _stopping_on_interrupt(stop.set):
+            found = verify_successes(oracle, threat, source, goals, outcomes, batch_size, stop.is_set)
+    except ParsimonError as error:
+        _LOG.warning("the successes of %s could not be verified: %s", name, error)
+        return None, False
+    if found is not None and found.failed:
+        _LOG.warning(
+            "%d of %d successes of %s do not hold when the model is queried again: do not trust this result",
+            len(found.failed),
+            found.queried,
+            name,
+        )
+    if found is not None and store is not None:
+        store.know(f"verified {name}", asdict(found))
+    return found, stop.is_set()
+
+
+def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: list[int]) -> Prepared:
+    """Record what the model makes of the clean images, or check that it is still the same model."""
     facts = {
         "classes": prepared.classes,
         "labels": truth.tolist(),
@@ -244,6 +296,33 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         store.hold(key, value)
     if prepared.way is not None:
         _hold_to(store, "way", prepared.way, "the model run by", "rounds otherwise")
+    assert prepared.scores is not None, "it was prepared here, not read from a run"
+    before = store.known("scores")
+    if before is None:
+        store.know("scores", packed_scores(prepared.scores))
+    else:
+        checks.check_same_model(unpacked_scores(before), prepared.scores)
+    if prepared.fingerprint is not None:
+        store.hold("model file", prepared.fingerprint)
+    begun = store.known("runtime")
+    if begun is None:
+        store.know("runtime", prepared.runtime)
+    elif begun != prepared.runtime:
+        remarks = store.known("remarks") or []
+        remark = f"The run was begun with {begun} and continued with {prepared.runtime}, which may round differently."
+        if remark not in remarks:
+            store.know("remarks", [*remarks, remark])
+            _LOG.warning("%s", remark)
+    return replace(prepared, remarks=tuple(store.known("remarks") or ()))
+
+
+def packed_scores(scores: NDArray[np.float32]) -> dict[str, Any]:
+    """Return scores as a fact of a run."""
+    return {"shape": scores.shape, "float32": base64.b64encode(scores.tobytes()).decode()}
+
+
+def unpacked_scores(fact: dict[str, Any]) -> NDArray[np.float32]:
+    return np.frombuffer(base64.b64decode(fact["float32"]), np.float32).reshape(fact["shape"])
 
 
 def _hold_to(store: Store, key: str, value: str, what: str, why: str) -> None:
@@ -298,14 +377,14 @@ def as_numpy(array: Any, what: str) -> NDArray[Any]:
 
 
 @contextmanager
-def _stopping_on_interrupt(runner: Runner) -> Iterator[None]:
-    """The first Ctrl-C stops the attack after the batch in work; a second one is Python's own."""
+def _stopping_on_interrupt(stop_it: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C stops the work after the batch in work; a second one is Python's own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_: object) -> None:
-        runner.stop()
+        stop_it()
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, stop)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from parsimon.blocks import Grid, Window
 from parsimon.errors import InputError
 from parsimon.setsearch import Mask
-from parsimon.threat import Loss, Threat
+from parsimon.threat import Loss, Rounding, Threat
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
 
@@ -170,6 +170,11 @@ class Attack(ABC):
     def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (for those that override it)
         """The loss that it climbs where the user does not choose one."""
         return "cross-entropy"
+
+    @property
+    def rounding(self) -> Rounding:
+        """How the bounds of its ball are rounded; see `Threat`."""
+        return "inward"
 
     @classmethod
     def preset(cls, name: str, **settings: Any) -> Self:

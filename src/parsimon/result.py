@@ -19,6 +19,7 @@ from parsimon.report.table import Table
 from parsimon.statistics import Paired, paired
 from parsimon.summary import Summary, summarise, withstood
 from parsimon.threat import Threat
+from parsimon.verify import Verification
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Result:
     prepared: Prepared
     outcomes: tuple[Outcome, ...]  # of the attacked images, in order
     tally: Tally
+    verification: Verification | None = None  # None: the successes were not queried again
 
     @property
     def traffic(self) -> Traffic | None:
@@ -77,7 +79,16 @@ class Result:
 
     def entry(self, name: str) -> Entry:
         """What a table says of it in a row of that name."""
-        return Entry(name, self.outcomes, self.budget, self.threat.loss, self.attack.white_box, self.traffic)
+        return Entry(
+            name,
+            self.outcomes,
+            self.budget,
+            self.threat.loss,
+            self.attack.white_box,
+            self.traffic,
+            self.verification,
+            self.threat.rounding,
+        )
 
     def table(self) -> Table:
         """The results as a table: as text, as Markdown, as LaTeX."""
@@ -126,7 +137,8 @@ class Comparison:
         first = next(iter(self.results.values()))
         entries = [result.entry(name) for name, result in self.results.items()]
         seen = first.prepared
-        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, seen.way)
+        way = () if seen.way is None else (f"Model run by {seen.way}.",)
+        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, (*way, *seen.remarks))
 
     def paired(self) -> dict[str, Paired]:
         """The first attack, a, against each of the others, b, on the same images.

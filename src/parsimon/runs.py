@@ -30,6 +30,7 @@ from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Threat
+from parsimon.verify import Verification
 
 _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
 _PACKAGES = (
@@ -173,6 +174,7 @@ class Reading:
         self._attacks = named_rows(self.spec.attacks)
         self._outcomes: dict[str, dict[int, Outcome]] = {name: {} for name in self._attacks}
         self._traffic: dict[str, Traffic | None] = {}
+        self._verified: dict[str, Verification | None] = {}
         self._place = 0
         self._chosen: list[int] = []
         self._truth: NDArray[np.intp]
@@ -190,6 +192,7 @@ class Reading:
                 return []
             ended = store.ended_after(self._place)
             self._traffic = {name: store.traffic(name) for name in self._attacks}
+            self._verified = {name: store.verification(name) for name in self._attacks}
             self.queries = {name: store.queries(name) for name in self._attacks}
         for self._place, name, outcome in ended:
             self._outcomes[name][outcome.index] = outcome
@@ -202,8 +205,8 @@ class Reading:
         _check_spec(store.known("spec"), self.spec, self._folder)
         self._truth = np.asarray(store.known("labels"), np.intp)
         seen, confidence = np.asarray(predicted, np.intp), np.asarray(store.known("confidence"))
-        classes, way = store.known("classes"), store.known("way")
-        self._prepared = Prepared(seen, seen == self._truth, classes, confidence, way)
+        classes, way, remarks = (store.known(key) for key in ("classes", "way", "remarks"))
+        self._prepared = Prepared(seen, seen == self._truth, classes, confidence, way, remarks=tuple(remarks or ()))
         self._chosen = chosen
         return True
 
@@ -220,10 +223,19 @@ class Reading:
             told = in_work[name] if in_work else {}
             outcomes = tuple(ended.get(index) or Outcome.unfinished(index, told.get(index)) for index in self._chosen)
             targeted = spec.targets is not None
-            threat = Threat(spec.radius, targeted, spec.loss or attack.own_loss(targeted), spec.scores, spec.eight_bit)
+            loss = spec.loss or attack.own_loss(targeted)
+            threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit, attack.rounding)
             tally = Tally.of(ended.values(), self._traffic[name])
             results[name] = Result(
-                attack, threat, spec.budget, self.data.images, self._truth, self._prepared, outcomes, tally
+                attack,
+                threat,
+                spec.budget,
+                self.data.images,
+                self._truth,
+                self._prepared,
+                outcomes,
+                tally,
+                self._verified[name],
             )
         return Comparison(results, row_named(spec.relative_to, self._attacks))
 

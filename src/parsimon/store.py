@@ -33,6 +33,7 @@ from parsimon.blocks import Grid
 from parsimon.checks import ImageSource
 from parsimon.errors import InputError, StoreError
 from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told, Traffic
+from parsimon.verify import Verification
 
 _VERSION = 3
 _APPLICATION = 0x70617273  # "pars"
@@ -148,6 +149,11 @@ class Store:
         """What went to a model behind a network; None of other models."""
         known = self.known(f"traffic {attack}")
         return None if known is None else Traffic(**known)
+
+    def verification(self, attack: str) -> Verification | None:
+        """Return what the second look at the successes found; None where there was none."""
+        known = self.known(f"verified {attack}")
+        return None if known is None else Verification(known["queried"], tuple(known["failed"]))
 
     def told(self, attack: str) -> dict[int, Told]:
         """What the searches of images still in work were told."""

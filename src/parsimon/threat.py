@@ -17,6 +17,7 @@ from parsimon.errors import InputError
 
 Loss = Literal["cross-entropy", "margin"]
 Scores = Literal["logits", "probabilities"]
+Rounding = Literal["inward", "nearest"]
 Targets = Literal["next", "random"]  # which class a targeted attack is to reach
 
 _TINY = 1e-30  # a probability of 0 is shown as a finite loss
@@ -33,6 +34,9 @@ class Threat:
             other class, in logits.
         scores: What the model returns.
         eight_bit: Every image shown to the model has pixels k / 255.
+        rounding: How the ball's bounds become float32. `inward`: no pixel differs from the original by more than `eps`,
+            however the difference is computed. `nearest`: to the nearest float, as published attacks do, so that a
+            pixel may differ by up to 6e-8 more.
     """
 
     eps: float
@@ -40,6 +44,7 @@ class Threat:
     loss: Loss = "cross-entropy"
     scores: Scores = "logits"
     eight_bit: bool = False
+    rounding: Rounding = "inward"
 
     def __post_init__(self) -> None:
         if not (isinstance(self.eps, Real) and 0 < self.eps <= 1):
@@ -51,6 +56,8 @@ class Threat:
             raise InputError(f"loss must be one of {', '.join(get_args(Loss))}; got {self.loss!r}")
         if self.scores not in get_args(Scores):
             raise InputError(f"scores must be one of {', '.join(get_args(Scores))}; got {self.scores!r}")
+        if self.rounding not in get_args(Rounding):
+            raise InputError(f"rounding must be one of {', '.join(get_args(Rounding))}; got {self.rounding!r}")
         if self.eight_bit and self.eight_bit_steps == 0:
             raise InputError(f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}")
 
@@ -65,8 +72,14 @@ class Threat:
             levels = np.rint(image * np.float32(255))
             low, high = levels - self.eight_bit_steps, levels + self.eight_bit_steps
             return from_levels(np.maximum(low, 0)), from_levels(np.minimum(high, 255))
-        eps = np.float32(self.eps)
-        return np.maximum(image - eps, np.float32(0)), np.minimum(image + eps, np.float32(1))
+        if self.rounding == "nearest":
+            eps = np.float32(self.eps)
+            return np.maximum(image - eps, np.float32(0)), np.minimum(image + eps, np.float32(1))
+        exact = image.astype(np.float64)
+        low, high = (exact - self.eps).astype(np.float32), (exact + self.eps).astype(np.float32)
+        low = np.where(exact - low > self.eps, np.nextafter(low, np.float32(1)), low)
+        high = np.where(high - exact > self.eps, np.nextafter(high, np.float32(0)), high)
+        return np.maximum(low, np.float32(0)), np.minimum(high, np.float32(1))
 
     def judge(
         self, scores: NDArray[Any], goals: NDArray[np.intp]
@@ -133,5 +146,5 @@ def from_levels(levels: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def to_eight_bit(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The nearest images whose pixels are k / 255."""
-    return from_levels(np.rint(images * np.float32(255)))
+    """The nearest images whose pixels are k / 255, from 0 to 1."""
+    return from_levels(np.clip(np.rint(images * np.float32(255)), 0, 255))

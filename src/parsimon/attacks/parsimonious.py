@@ -19,6 +19,7 @@ from parsimon.blocks import Grid, first_grid
 from parsimon.errors import InputError
 from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
 from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
+from parsimon.threat import Rounding
 
 Behaviour = Literal["paper", "published"]
 Greedy = Literal["lazy", "naive", "stochastic"]
@@ -31,7 +32,8 @@ class Parsimonious(Attack):
     Attributes:
         behaviour: `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces each
             phase's first flip, asks again for what it knows, tests only adopted flips for success, never looks at the
-            complement, never converges, and orders blocks by `RandomState(image number)`.
+            complement, never converges, and orders blocks by `RandomState(image number)`. It also rounds the ball's
+            bounds to the nearest float, so that a pixel may differ from the original by up to 6e-8 more than eps.
         block: Side of the first blocks, in pixels of the noise image; None: about an eighth of its side.
         noise: Rows and columns of the noise image that is stretched to the image; None: the image's own, or the next
             smaller power of two where the blocks do not fit.
@@ -70,6 +72,10 @@ class Parsimonious(Attack):
             raise InputError(
                 f"mini_batch and max_iterations must be at least 1; got {self.mini_batch} and {self.max_iterations}"
             )
+
+    @property
+    def rounding(self) -> Rounding:
+        return "nearest" if self.behaviour == "published" else "inward"
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape, self.block, self.noise)

@@ -54,7 +54,7 @@ class PGD(Attack):
         for _ in range(self.restarts):
             image = scene.image
             if self.random_start:
-                image = low + (high - low) * rng.random(scene.shape, np.float32)
+                image = scene.project(low + (high - low) * rng.random(scene.shape, np.float32))
             for _ in range(self.steps):
                 reply = yield Ask(Images(image[None]), gradient=True)
                 assert reply.gradient is not None, "a white-box attack is told what it asks for"

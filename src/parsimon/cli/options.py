@@ -108,6 +108,12 @@ MEANS = (
     click.option(
         "--ray", metavar="ADDRESS", help="Have the workers on a Ray cluster; `local`: on one that is started here."
     ),
+    click.option(
+        "--verify/--no-verify",
+        default=True,
+        show_default=True,
+        help="Query every adversarial image once more at the end, uncharged, and report how many hold.",
+    ),
 )
 DOWNLOAD = click.option("--download", is_flag=True, help="Install first what of `parsimon zoo` is named and missing.")
 FORMAT = click.option(

@@ -120,6 +120,7 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
         "outside": summary.outside,
         "out_of_range": summary.out_of_range,
         "gradients": summary.gradients,
+        "verified": None if result.verification is None else asdict(result.verification),
         "traffic": None if result.traffic is None else asdict(result.traffic),
     }
 

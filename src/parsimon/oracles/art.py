@@ -69,7 +69,8 @@ class _PredictOracle:
         return self._predict(self._frame.theirs(images))
 
     def _predict(self, shown: NDArray[np.float32]) -> NDArray[Any]:
-        return np.asarray(self._classifier.predict(shown, batch_size=len(shown)))
+        # Copied: the classifier may reuse its output buffer when it is asked for gradients.
+        return np.array(self._classifier.predict(shown, batch_size=len(shown)))
 
 
 class _GradientOracle(_PredictOracle):

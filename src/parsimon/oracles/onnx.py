@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,10 @@ class SessionOracle:
         return f"ONNX Runtime on {self._session.get_providers()[0].removesuffix('ExecutionProvider')}"
 
     @property
+    def runtime(self) -> str:
+        return f"onnxruntime {require('onnxruntime', 'onnx').__version__}"
+
+    @property
     def _on_cpu(self) -> bool:
         return bool(self._session.get_providers()[0] == "CPUExecutionProvider")
 
@@ -94,6 +99,12 @@ class OnnxOracle(SessionOracle):
     @property
     def way(self) -> str:
         return "ONNX Runtime, a core a call" if self._core_a_call else super().way
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the file's content."""
+        with self._path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[Any], NDArray[Any]]:
         scores, gradients = self._twin.pull_back(self._twin.namespace.asarray(images), slope)

@@ -45,6 +45,10 @@ class TensorOracle:
         """How the network is run."""
         return f"torch on {self.device.type}" + (", channels last" if self._channels_last else "")
 
+    @property
+    def runtime(self) -> str:
+        return f"torch {self._torch.__version__}"
+
     def __call__(self, images: Any) -> NDArray[Any]:
         with self._torch.no_grad(), self._evaluating():
             images = images.to(self._dtype)
@@ -94,7 +98,7 @@ class TensorOracle:
                 f"the module must return one tensor of scores (images, classes); got {type(scores).__name__}. "
                 "Wrap it in a module or a function that returns the scores alone."
             )
-        return scores
+        return scores.clone()  # the module may reuse its output buffer in the next call
 
     def _numpy(self, tensor: Any) -> NDArray[Any]:
         return np.asarray(tensor.detach().to("cpu", self._torch.float32))

@@ -10,7 +10,8 @@ from parsimon.protocol import Outcome, Traffic
 from parsimon.report.table import Cell, Table
 from parsimon.statistics import Interval, Paired
 from parsimon.summary import Summary, summarise, where_fooled, withstood
-from parsimon.threat import Loss, Threat
+from parsimon.threat import Loss, Rounding, Threat
+from parsimon.verify import Verification
 
 
 class Entry(NamedTuple):
@@ -22,6 +23,8 @@ class Entry(NamedTuple):
     loss: Loss
     white_box: bool = False
     traffic: Traffic | None = None
+    verification: Verification | None = None
+    rounding: Rounding = "inward"
 
 
 class Value(NamedTuple):
@@ -36,7 +39,7 @@ def comparison_table(
     entries: Sequence[Entry],
     relative_to: str | None,
     clean_accuracy: float,
-    way: str | None = None,
+    remarks: Sequence[str] = (),
 ) -> Table:
     """Attacks on the same images. Those that see gradients come last, and no other is measured against them.
 
@@ -45,7 +48,7 @@ def comparison_table(
         entries: The attacks.
         relative_to: The one over whose successes queries are averaged once more.
         clean_accuracy: Of the model, on all images that were given.
-        way: How the model was run.
+        remarks: On how the model was run.
     """
     summaries = {entry.name: summarise(entry.outcomes, entry.budget) for entry in entries}
     reference = next((entry.outcomes for entry in entries if entry.name == relative_to), None)
@@ -74,7 +77,7 @@ def comparison_table(
     images, budget = len(entries[0].outcomes), entries[0].budget
     title = f"eps {threat.eps * 255:.4g}/255, {goal}, {images:,} images, at most {budget:,} queries an image"
     notes = _notes(entries, summaries, relative_to, reference is not None, clean_accuracy)
-    return Table(title, headers, groups, notes if way is None else [*notes, f"Model run by {way}."])
+    return Table(title, headers, groups, [*notes, *remarks])
 
 
 def column(
@@ -159,10 +162,28 @@ def accounts(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list
         counts = {name: getattr(summary, count) for name, summary in summaries.items()}
         if any(counts.values()):
             notes.append(f"{what}: {', '.join(f'{name} {number:,}' for name, number in counts.items() if number)}.")
+    notes += _verified(entries, summaries)
+    if rounded := [entry.name for entry in entries if entry.rounding == "nearest"]:
+        notes.append(f"Rounding as published: pixels of {', '.join(rounded)} may exceed eps by up to 6e-8.")
     for entry in entries:
         if entry.traffic is not None:
             attempted, answered = entry.traffic.attempted, entry.traffic.answered
             notes.append(f"Images sent to the server: {entry.name} {attempted:,} attempted, {answered:,} answered.")
+    return notes
+
+
+def _verified(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list[str]:
+    """Say how many successes hold when they are queried once more."""
+    with_successes = [entry for entry in entries if summaries[entry.name].successes]
+    seen = {entry.name: entry.verification for entry in with_successes if entry.verification is not None}
+    notes = []
+    if seen:
+        held = (f"{name} {each.held:,} of {each.queried:,}" for name, each in seen.items())
+        notes.append(f"Successes that hold when queried again: {', '.join(held)}.")
+    if any(each.failed for each in seen.values()):
+        notes.append("WARNING: where a success does not hold, the result is doubtful. Does the model answer at random?")
+    if missing := [entry.name for entry in with_successes if entry.verification is None]:
+        notes.append(f"Successes not verified: {', '.join(missing)}.")
     return notes
 
 

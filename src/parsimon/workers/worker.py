@@ -30,6 +30,7 @@ class Plan:
     seed: int
     batch_size: int
     in_flight: int
+    classes: int | None = None
 
     def engine(self, oracle: Oracle) -> Engine:
         return Engine(
@@ -40,6 +41,7 @@ class Plan:
             seed=self.seed,
             batch_size=self.batch_size,
             in_flight=self.in_flight,
+            classes=self.classes,
         )
 
 
