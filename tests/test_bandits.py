@@ -177,5 +177,5 @@ def test_only_a_check_can_be_a_success(strict: bool, queries: int) -> None:
 @pytest.mark.parametrize("name", ["online_step", "step", "exploration", "probe", "tile"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_settings_that_cannot_be_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"must be above 0; got Bandits\(.*{name}={value}"):
+    with pytest.raises(InputError, match=rf"{name} must be a .*; got {value}"):
         Bandits(**{name: value})

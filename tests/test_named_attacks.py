@@ -160,7 +160,7 @@ def test_a_bad_value_is_answered_with_its_type(text: str, sentence: str) -> None
         ("parsimonious,behaviour=fast", "behaviour must be one of paper, published; got 'fast'"),
         ("parsimonious,block=3", "block must be a power of two"),
         ("nes,samples=3", "samples come in pairs"),
-        ("pgd:cifar10,restarts=0", "steps and restarts must be at least 1"),
+        ("pgd:cifar10,restarts=0", "restarts must be a whole number, at least 1"),
     ],
 )
 def test_a_value_that_the_attack_refuses_is_refused_in_its_words(text: str, sentence: str) -> None:

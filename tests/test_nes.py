@@ -264,12 +264,12 @@ def test_a_free_check_can_still_be_a_success_when_the_budget_is_gone() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"samples": 0}, "even and at least 2; got 0"),
-        ({"samples": 7}, "even and at least 2; got 7"),
-        ({"sigma": 0}, "sigma and step must be above 0"),
-        ({"step": -0.1}, "sigma and step must be above 0"),
-        ({"momentum": 1.0}, "momentum at least 0 and below 1"),
-        ({"momentum": -0.1}, "momentum at least 0 and below 1"),
+        ({"samples": 0}, "samples must be a whole number, at least 2; got 0"),
+        ({"samples": 7}, "must be even; got 7"),
+        ({"sigma": 0}, "sigma must be a number"),
+        ({"step": -0.1}, "step must be a number"),
+        ({"momentum": 1.0}, "momentum must be a number from 0 to 0.999999"),
+        ({"momentum": -0.1}, "momentum must be a number from 0 to 0.999999"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -167,7 +167,7 @@ def test_lazy_evaluation_needs_fewer_queries_than_naive() -> None:
         ({"behaviour": "fast"}, "behaviour must be one of paper, published; got 'fast'"),
         ({"greedy": "eager"}, "greedy must be one of lazy, naive, stochastic"),
         ({"behaviour": "published", "greedy": "naive"}, "the published code knows only greedy='lazy'"),
-        ({"mini_batch": 0}, "mini_batch and max_iterations must be at least 1"),
+        ({"mini_batch": 0}, "mini_batch must be a whole number, at least 1; got 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:

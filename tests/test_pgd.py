@@ -318,9 +318,9 @@ def test_presets_are_the_papers() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"steps": 0}, "steps and restarts must be at least 1 and step above 0; got 0, 1 and"),
-        ({"restarts": 0}, "steps and restarts must be at least 1"),
-        ({"step": 0}, "step above 0"),
+        ({"steps": 0}, "steps must be a whole number, at least 1; got 0"),
+        ({"restarts": 0}, "restarts must be a whole number, at least 1; got 0"),
+        ({"step": 0}, "step must be a number from 1e-09"),
         ({"restarts": 2, "random_start": False}, "restarts need random_start"),
     ],
 )

@@ -158,9 +158,9 @@ def test_presets_are_those_of_the_paper() -> None:
     ("settings", "sentence"),
     [
         ({"basis": "wavelet"}, "basis must be one of pixel, dct; got 'wavelet'"),
-        ({"step": 0}, "step must be above 0"),
-        ({"frequencies": 0}, "frequencies above 0 and at most 1"),
-        ({"frequencies": 1.1}, "frequencies above 0 and at most 1"),
+        ({"step": 0}, "step must be a number from 1e-09"),
+        ({"frequencies": 0}, "frequencies must be a number from 1e-09 to 1; got"),
+        ({"frequencies": 1.1}, "frequencies must be a number from 1e-09 to 1; got"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -172,5 +172,5 @@ def test_presets_are_those_of_the_authors() -> None:
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.01])
 def test_settings_that_cannot_be_are_refused(share: Any) -> None:
-    with pytest.raises(InputError, match=f"share must lie above 0 and at most 1; got {share}"):
+    with pytest.raises(InputError, match=f"share must be a number from 1e-09 to 1; got {share}"):
         Square(share)

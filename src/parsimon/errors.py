@@ -13,9 +13,14 @@ ParsimonError
 from __future__ import annotations
 
 import importlib
-from numbers import Integral
+from collections.abc import Sequence
+from numbers import Integral, Real
 from types import ModuleType
 
+LARGEST = 2**63 - 1  # whole number that every part of a run can hold
+MOST = 2**31 - 1  # of whatever an attack counts
+
+_TINY, _HUGE = 1e-9, 1e9  # numbers whose products and quotients single precision can still hold
 _QUOTED = 200  # characters of input in a message
 
 
@@ -60,10 +65,30 @@ def require(module: str, extra: str) -> ModuleType:
         raise MissingExtraError(what) from error
 
 
-def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse a setting that is not a whole number, or too small."""
-    if not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
+def check_whole(name: str, value: object, least: int, most: int = LARGEST, why: str = "") -> None:
+    """Refuse a setting that is not a whole number, too small or too large; `why` explains the upper limit."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be a whole number, at least {least}; got {quote(value)}")
+    if value > most:
+        raise InputError(f"{name} must be a whole number, at most {most:,}{why}; got {quote(value)}")
+
+
+def check_number(name: str, value: object, least: float = _TINY, most: float = _HUGE) -> None:
+    """Refuse a setting that is not a number between two limits; by default, one that single precision can hold."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
+        raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {quote(value)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse a setting that is neither true nor false."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False; got {quote(value)}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a setting that is none of some words."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}")
 
 
 def first_line(error: Exception) -> str:
@@ -75,7 +100,7 @@ def first_line(error: Exception) -> str:
 def quote(value: object) -> str:
     """Return the value as Python writes it, cut to 200 characters, to be quoted in a sentence."""
     try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists in lists in lists
+        text = " ".join(repr(value).split("\n"))  # of an array, whose rows are lines
+    except Exception:  # a whole number of thousands of digits, lists in lists in lists, or an object's own mistake
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError
+from parsimon.errors import MOST, check_flag, check_number, check_whole
 from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
 
 Prior = NDArray[np.float32]  # (channels, tiles)
@@ -53,8 +53,10 @@ class Bandits(Attack):
     }
 
     def __post_init__(self) -> None:
-        if not all(each > 0 for each in (self.online_step, self.step, self.exploration, self.probe, self.tile)):
-            raise InputError(f"every setting of Bandits must be above 0; got {self}")
+        for name in ("online_step", "step", "exploration", "probe"):
+            check_number(name, getattr(self, name))
+        check_whole("tile", self.tile, 1, MOST)
+        check_flag("strict", self.strict)
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape

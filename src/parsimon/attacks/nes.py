@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.errors import InputError
+from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
 from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
 
 _PLATEAU = 5  # estimates over which the loss must not fall
@@ -53,13 +53,14 @@ class NES(Attack):
     }
 
     def __post_init__(self) -> None:
-        if self.samples < 2 or self.samples % 2:
-            raise InputError(f"samples come in pairs, so their number must be even and at least 2; got {self.samples}")
-        if not (self.sigma > 0 and self.step > 0 and 0 <= self.momentum < 1):
-            raise InputError(
-                "sigma and step must be above 0, and momentum at least 0 and below 1; "
-                f"got {self.sigma}, {self.step} and {self.momentum}"
-            )
+        check_whole("samples", self.samples, 2, MOST)
+        if self.samples % 2:
+            raise InputError(f"samples come in pairs, so their number must be even; got {self.samples}")
+        check_number("sigma", self.sigma)
+        check_number("step", self.step)
+        check_number("momentum", self.momentum, 0, 0.999999)
+        for name in ("by_length", "anneal", "strict"):
+            check_flag(name, getattr(self, name))
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         image, step = scene.image, self.step

@@ -16,7 +16,7 @@ import numpy as np
 
 from parsimon import setsearch
 from parsimon.blocks import Grid, first_grid
-from parsimon.errors import InputError
+from parsimon.errors import MOST, InputError, check_choice, check_flag, check_whole, quote
 from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
 from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
 from parsimon.threat import Rounding
@@ -60,18 +60,22 @@ class Parsimonious(Attack):
     }
 
     def __post_init__(self) -> None:
-        if self.behaviour not in get_args(Behaviour):
-            raise InputError(f"behaviour must be one of {', '.join(get_args(Behaviour))}; got {self.behaviour!r}")
-        if self.greedy not in get_args(Greedy):
-            raise InputError(f"greedy must be one of {', '.join(get_args(Greedy))}; got {self.greedy!r}")
+        check_choice("behaviour", self.behaviour, get_args(Behaviour))
+        check_choice("greedy", self.greedy, get_args(Greedy))
+        check_whole("mini_batch", self.mini_batch, 1, MOST)
+        check_whole("max_iterations", self.max_iterations, 1, MOST)
+        check_flag("delete_zero", self.delete_zero)
         if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
             raise InputError("the published code knows only greedy='lazy' and max_iterations=1")
-        if self.block is not None and (not isinstance(self.block, int) or self.block < 1 or self.block.bit_count() > 1):
-            raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block!r}")
-        if self.mini_batch < 1 or self.max_iterations < 1:
-            raise InputError(
-                f"mini_batch and max_iterations must be at least 1; got {self.mini_batch} and {self.max_iterations}"
-            )
+        if self.block is not None:
+            check_whole("block", self.block, 1, MOST)
+            if int(self.block).bit_count() > 1:
+                raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block}")
+        if self.noise is not None:
+            if not isinstance(self.noise, tuple) or len(self.noise) != 2:
+                raise InputError(f"noise must be a pair (rows, columns) or None; got {quote(self.noise)}")
+            for side in self.noise:
+                check_whole("each side of noise", side, 1, MOST)
 
     @property
     def rounding(self) -> Rounding:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.errors import InputError
+from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
 from parsimon.protocol import Ask, Attack, Images, Scene, Search
 
 
@@ -41,11 +41,10 @@ class PGD(Attack):
     }
 
     def __post_init__(self) -> None:
-        if not (self.steps >= 1 and self.step > 0 and self.restarts >= 1):
-            raise InputError(
-                "steps and restarts must be at least 1 and step above 0; "
-                f"got {self.steps}, {self.restarts} and {self.step}"
-            )
+        check_whole("steps", self.steps, 1, MOST)
+        check_number("step", self.step)
+        check_flag("random_start", self.random_start)
+        check_whole("restarts", self.restarts, 1, MOST)
         if self.restarts > 1 and not self.random_start:
             raise InputError("restarts need random_start: without it each would repeat the first")
 

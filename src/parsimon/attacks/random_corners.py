@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from parsimon.blocks import first_grid
+from parsimon.errors import MOST, check_whole
 from parsimon.protocol import Ask, Attack, Corners, Scene, Search
 
 
@@ -19,6 +20,10 @@ class RandomCorners(Attack):
     """
 
     block: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.block is not None:
+            check_whole("block", self.block, 1, MOST)
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape, self.block)

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError
+from parsimon.errors import check_choice, check_number
 from parsimon.protocol import Ask, Attack, Images, Scene, Search
 
 Basis = Literal["pixel", "dct"]
@@ -41,12 +41,9 @@ class SimBA(Attack):
     }
 
     def __post_init__(self) -> None:
-        if self.basis not in get_args(Basis):
-            raise InputError(f"basis must be one of {', '.join(get_args(Basis))}; got {self.basis!r}")
-        if not (self.step > 0 and 0 < self.frequencies <= 1):
-            raise InputError(
-                f"step must be above 0, and frequencies above 0 and at most 1; got {self.step} and {self.frequencies}"
-            )
+        check_choice("basis", self.basis, get_args(Basis))
+        check_number("step", self.step)
+        check_number("frequencies", self.frequencies, most=1)
 
     def search(self, scene: Scene, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape

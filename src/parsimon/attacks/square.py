@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from parsimon.attacks.sketch import Sketch
-from parsimon.errors import InputError
+from parsimon.errors import check_number
 from parsimon.protocol import Attack, Scene, Search
 from parsimon.threat import Loss
 
@@ -41,8 +41,7 @@ class Square(Attack):
     }
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InputError(f"share must lie above 0 and at most 1; got {self.share}")
+        check_number("share", self.share, most=1)
 
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from parsimon.attacks.brush import MEMORY, Brush, Level, Part
 from parsimon.attacks.sketch import Sketch
+from parsimon.errors import check_flag
 from parsimon.protocol import Ask, Attack, Image, Reply, Scene, Search
 from parsimon.setsearch import Mask
 from parsimon.threat import Loss
@@ -54,6 +55,10 @@ class Thrift(Attack):
     texture: bool = True
     deduce: bool = True
     rank: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("contrast", "texture", "deduce", "rank"):
+            check_flag(name, getattr(self, name))
 
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"
