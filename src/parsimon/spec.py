@@ -16,14 +16,14 @@ import hashlib
 import json
 import tomllib
 from dataclasses import asdict, dataclass, fields
-from fractions import Fraction
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
+from parsimon.parsing import parse_number
 from parsimon.threat import Loss, Scores, Targets
 
 
@@ -75,9 +75,9 @@ class Spec:
     def radius(self) -> float:
         """`eps` as a number."""
         try:
-            return float(Fraction(self.eps))
-        except (ValueError, ArithmeticError):
-            raise InputError(f"eps must be a number or a fraction such as 8/255; got {self.eps!r}") from None
+            return parse_number(self.eps)
+        except ValueError:
+            raise InputError(f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}") from None
 
     @property
     def hash(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from fractions import Fraction
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from parsimon.attacks import ATTACKS
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
+from parsimon.parsing import parse_number
 from parsimon.protocol import Attack
 
 
@@ -17,13 +17,13 @@ def open_attack(text: str) -> Attack:
     head, *assignments = text.split(",")
     name, _, preset = head.strip().partition(":")
     if name not in ATTACKS:
-        raise InputError(f"there is no attack {name!r}: choose one of {', '.join(ATTACKS)}")
+        raise InputError(f"there is no attack {quote(name)}: choose one of {', '.join(ATTACKS)}")
     attack = ATTACKS[name]
     settings: dict[str, Any] = {}
     for assignment in assignments:
         key, value = _setting(name, attack, assignment)
         if key in settings:
-            raise InputError(f"{key} is set twice in {text!r}")
+            raise InputError(f"{key} is set twice in {quote(text)}")
         settings[key] = value
     return attack.preset(preset, **settings) if preset else attack(**settings)
 
@@ -33,13 +33,13 @@ def _setting(name: str, attack: type[Attack], assignment: str) -> tuple[str, Any
     names = [field.name for field in fields(attack)]  # type: ignore[arg-type]  # every attack is a dataclass
     if not equals or key not in names:
         known = ", ".join(f"{each}=..." for each in names) or "(none)"
-        raise InputError(f"the settings of {name} are {known}; got {assignment!r}")
+        raise InputError(f"the settings of {name} are {known}; got {quote(assignment)}")
     hint = get_type_hints(attack)[key]
     try:
         return key, _value(text, hint)
-    except (ValueError, ArithmeticError, KeyError):
+    except (ValueError, KeyError):
         kind = hint.__name__ if isinstance(hint, type) else str(hint)
-        raise InputError(f"{key} of {name} must be of type {kind}; got {text!r}") from None
+        raise InputError(f"{key} of {name} must be of type {kind}; got {quote(text)}") from None
 
 
 def _value(text: str, hint: Any) -> Any:
@@ -54,5 +54,5 @@ def _value(text: str, hint: Any) -> Any:
     if int in kinds:
         return int(text)
     if float in kinds:
-        return float(Fraction(text))
+        return parse_number(text)
     return text
