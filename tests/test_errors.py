@@ -21,7 +21,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize("value", ["x" * 10_000, 10**5_000, nested(100_000), {"key": b"\0" * 1_000}])
+@pytest.mark.parametrize("value", ["x" * 10_000, 10**5_000, nested(100_000), {"key": b"\0" * 1_000}], ids=type)
 def test_a_long_value_is_cut(value: Any) -> None:
     text = quote(value)
     assert len(text) <= 200
