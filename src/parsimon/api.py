@@ -7,11 +7,12 @@ from typing import Any, Unpack
 
 from parsimon.attacks import Parsimonious, Square, Thrift
 from parsimon.attacks.named import open_attack
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
 from parsimon.evaluation import Evaluation
 from parsimon.launch import Means, launch
 from parsimon.protocol import Attack
 from parsimon.result import Comparison, Result
+from parsimon.settings import check_known
 from parsimon.threat import Loss, Scores
 
 
@@ -84,6 +85,7 @@ def attack(
             default.
         settings: Budget, targets, loss and others: see `Settings`.
     """
+    check_known("attack", settings, Settings.__annotations__)
     attacks = named_rows([Parsimonious() if attack is None else attack])
     (result,) = launch(attacks, model, images, labels, eps, **settings).values()
     return result
@@ -111,6 +113,7 @@ def compare(
             paper, where it is among them.
         settings: See `Settings`. Each attack climbs its own loss unless one is chosen.
     """
+    check_known("compare", settings, Settings.__annotations__)
     rows = named_rows(attacks)
     reference = row_named(relative_to, rows)
     return Comparison(launch(rows, model, images, labels, eps, **settings), reference)
@@ -139,6 +142,12 @@ def evaluate(
         attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square.
         settings: See `SharedSettings`. What the scores are is told from them unless it is said.
     """
+    if beyond := sorted(set(settings) & (set(Settings.__annotations__) - set(SharedSettings.__annotations__))):
+        raise InputError(
+            f"evaluate has no setting {beyond[0]!r}: all images count, and to leave the true class is the goal. It has "
+            f"{', '.join(SharedSettings.__annotations__)}"
+        )
+    check_known("evaluate", settings, SharedSettings.__annotations__)
     rows = named_rows(attacks)
     if seeing := [name for name, attack in rows.items() if attack.white_box]:
         raise InputError(
@@ -146,18 +155,15 @@ def evaluate(
             "run it beside the others with compare"
         )
     settings.setdefault("scores", None)
-    if beyond := sorted(set(settings) - set(SharedSettings.__annotations__)):
-        raise InputError(
-            f"evaluate has no setting {beyond[0]!r}: all images count, and to leave the true class is the goal. It has "
-            f"{', '.join(SharedSettings.__annotations__)}"
-        )
     return Evaluation(tuple(rows), launch(rows, model, images, labels, eps, survivors_only=True, **settings))
 
 
 def named_rows(attacks: Sequence[Attack | str] | Mapping[str, Attack | str]) -> dict[str, Attack]:
     """Attacks by the names of their rows: the class's name, with whatever else was typed or set."""
     if isinstance(attacks, Attack | str) or not isinstance(attacks, Mapping | Sequence):
-        raise InputError(f"attacks must be a list of attacks or names, or a mapping from rows to them; got {attacks!r}")
+        raise InputError(
+            f"attacks must be a list of attacks or names, or a mapping from rows to them; got {quote(attacks)}"
+        )
     if isinstance(attacks, Mapping):
         rows = {str(name): _opened(attack) for name, attack in attacks.items()}
     else:
@@ -177,7 +183,7 @@ def _rows_of(attacks: Sequence[Attack | str]) -> dict[str, Attack]:
         if name in rows and rows[name] != attack:
             name = repr(attack)
         if name in rows:
-            raise InputError(f"{each!r} is given twice")
+            raise InputError(f"{quote(each)} is given twice")
         rows[name] = attack
     return rows
 
@@ -187,12 +193,13 @@ def _opened(attack: Attack | str) -> Attack:
         return open_attack(attack)
     if isinstance(attack, Attack):
         return attack
-    raise InputError(f"an attack must be an instance of parsimon.Attack or the name of one; got {attack!r}")
+    raise InputError(f"an attack must be an instance of parsimon.Attack or the name of one; got {quote(attack)}")
 
 
 def row_named(name: str | None, rows: Mapping[str, Attack]) -> str | None:
     """The row that is meant, whatever its case; NES where none is."""
-    found = next((row for row in rows if row.lower() == (name or "NES").lower()), None)
+    wanted = "NES" if name is None else name
+    found = next((row for row in rows if isinstance(wanted, str) and row.lower() == wanted.lower()), None)
     if name is not None and found is None:
-        raise InputError(f"relative_to must be one of {', '.join(rows)}; got {name!r}")
+        raise InputError(f"relative_to must be one of {', '.join(rows)}; got {quote(name)}")
     return found

@@ -16,6 +16,7 @@ import importlib
 from collections.abc import Sequence
 from numbers import Integral, Real
 from types import ModuleType
+from typing import cast
 
 LARGEST = 2**63 - 1  # whole number that every part of a run can hold
 MOST = 2**31 - 1  # of whatever an attack counts
@@ -69,13 +70,13 @@ def check_whole(name: str, value: object, least: int, most: int = LARGEST, why: 
     """Refuse a setting that is not a whole number, too small or too large; `why` explains the upper limit."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number, at least {least}; got {quote(value)}")
-    if value > most:
+    if int(value) > most:
         raise InputError(f"{name} must be a whole number, at most {most:,}{why}; got {quote(value)}")
 
 
 def check_number(name: str, value: object, least: float = _TINY, most: float = _HUGE) -> None:
     """Refuse a setting that is not a number between two limits; by default, one that single precision can hold."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= cast("float", value) <= most:
         raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {quote(value)}")
 
 

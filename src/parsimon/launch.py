@@ -21,11 +21,12 @@ from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
 from parsimon.engine import Step, Tally
-from parsimon.errors import InputError, ParsimonError, check_whole, first_line
+from parsimon.errors import InputError, ParsimonError, first_line, quote
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Oracle, Outcome, Task, Told
 from parsimon.report import progress as progress_line
 from parsimon.result import Result
+from parsimon.settings import check_settings
 from parsimon.spec import Spec
 from parsimon.store import Store
 from parsimon.threat import Loss, Scores, Threat
@@ -98,13 +99,14 @@ def launch(
     count as interrupted, and all those of attacks that were not begun. With `survivors_only`, each attack meets the
     images that none before it fooled; those that meet none have no result.
     """
+    check_settings(budget=budget, loss=loss, scores=scores, eight_bit=eight_bit, at_most=at_most, sample=sample)
+    check_settings(seed=seed, batch_size=batch_size, in_flight=in_flight, workers=workers, ray=ray)
+    check_settings(progress=progress, verify=verify, watch=watch)
     oracle = as_oracle(model)
     source = as_images(images)
     on_cpu = str(oracle.device) == "cpu"
     enlarge = on_cpu and batch_size is None and in_flight is None
-    if batch_size is not None:
-        check_whole("batch_size", batch_size, 1)
-    else:
+    if batch_size is None:
         batch_size = _SMALL if on_cpu else _BATCH
     threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
     if scores is None:
@@ -123,10 +125,6 @@ def launch(
 
     as_predicted = isinstance(labels, str) and labels == "predicted"
     known = None if as_predicted else checks.check_labels(as_numpy(labels, "labels"), len(source))
-    if at_most is not None:
-        check_whole("at_most", at_most, 1)
-    if sample is not None:
-        check_whole("sample", sample, 0)
     prepared = checks.prepare(oracle, source, known, threat, batch_size)
     truth = prepared.predicted if known is None else known
     goals, attackable = truth, prepared.correct
@@ -343,7 +341,7 @@ def _goals(targets: Any, known: NDArray[np.intp] | None, truth: NDArray[np.intp]
         return (truth + 1) % classes
     if targets == "random":
         return np.array([_random_class(index, int(label), classes) for index, label in enumerate(truth)], np.intp)
-    raise InputError(f"targets must be one class for each image, or 'next' or 'random'; got {targets!r}")
+    raise InputError(f"targets must be one class for each image, or 'next' or 'random'; got {quote(targets)}")
 
 
 def _random_class(index: int, label: int, classes: int) -> int:

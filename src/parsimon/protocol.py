@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.blocks import Grid, Window
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
 from parsimon.setsearch import Mask
 from parsimon.threat import Loss, Rounding, Threat
 
@@ -180,7 +180,7 @@ class Attack(ABC):
     def preset(cls, name: str, **settings: Any) -> Self:
         """The attack as in a published experiment, but for the given settings."""
         if name not in cls.presets:
-            raise InputError(f"{cls.__name__} has the presets {', '.join(cls.presets) or '(none)'}; got {name!r}")
+            raise InputError(f"{cls.__name__} has the presets {', '.join(cls.presets) or '(none)'}; got {quote(name)}")
         return cls(**{**cls.presets[name], **settings})
 
 

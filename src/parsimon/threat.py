@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError
+from parsimon.errors import InputError, check_choice, check_flag, quote
 
 Loss = Literal["cross-entropy", "margin"]
 Scores = Literal["logits", "probabilities"]
@@ -47,17 +47,15 @@ class Threat:
     rounding: Rounding = "inward"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.eps, Real) and 0 < self.eps <= 1):
+        if isinstance(self.eps, bool) or not (isinstance(self.eps, Real) and 0 < self.eps <= 1):
             raise InputError(
-                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {self.eps!r}. "
+                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {quote(self.eps)}. "
                 "Divide a radius on the 0..255 scale by 255: eps=8/255."
             )
-        if self.loss not in get_args(Loss):
-            raise InputError(f"loss must be one of {', '.join(get_args(Loss))}; got {self.loss!r}")
-        if self.scores not in get_args(Scores):
-            raise InputError(f"scores must be one of {', '.join(get_args(Scores))}; got {self.scores!r}")
-        if self.rounding not in get_args(Rounding):
-            raise InputError(f"rounding must be one of {', '.join(get_args(Rounding))}; got {self.rounding!r}")
+        check_choice("loss", self.loss, get_args(Loss))
+        check_choice("scores", self.scores, get_args(Scores))
+        check_choice("rounding", self.rounding, get_args(Rounding))
+        check_flag("eight_bit", self.eight_bit)
         if self.eight_bit and self.eight_bit_steps == 0:
             raise InputError(f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}")
 

@@ -67,10 +67,11 @@ class Parsimonious(Attack):
         check_flag("delete_zero", self.delete_zero)
         if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
             raise InputError("the published code knows only greedy='lazy' and max_iterations=1")
-        if self.block is not None:
-            check_whole("block", self.block, 1, MOST)
-            if int(self.block).bit_count() > 1:
-                raise InputError(f"block must be a power of two, so that it can be halved down to 1; got {self.block}")
+        if self.block is not None and not (
+            type(self.block) is int and 1 <= self.block <= MOST and self.block.bit_count() == 1
+        ):
+            what = f"block must be a power of two, so that it can be halved down to 1, and at most {MOST:,}"
+            raise InputError(f"{what}; got {quote(self.block)}")
         if self.noise is not None:
             if not isinstance(self.noise, tuple) or len(self.noise) != 2:
                 raise InputError(f"noise must be a pair (rows, columns) or None; got {quote(self.noise)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parsimon.errors import InputError
+from parsimon.settings import check_processes
 from parsimon.workers.driver import Crew, Driver
 from parsimon.workers.processes import Processes
 from parsimon.workers.worker import Plan
@@ -23,8 +24,8 @@ def crew_for(model: Any, workers: int | None, ray: str | None) -> AbstractContex
     """The workers that are asked for, which start when they are entered; None: this process does it all."""
     if workers is None and ray is None:
         return nullcontext()
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise InputError(f"workers must be a whole number, at least 1; got {workers!r}")
+    if workers is not None and ray in (None, "local"):
+        check_processes(workers)
     if not isinstance(model, str | Path):
         raise InputError(
             "each worker opens the model by its name, so with workers the model must be one: a network of the zoo, the "
