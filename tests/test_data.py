@@ -88,8 +88,10 @@ def test_preprocessing_as_it_is_typed(text: str, expected: Preprocess) -> None:
     [
         ("size=3", "got 'size=3'"),
         ("resize=3,resize=4", "at most once"),
-        ("resize", "resize must be a number of pixels, or (rows, columns), or None; got ''"),
+        ("resize", "resize must be a number of pixels, at most 16,384, or (rows, columns), or None; got ''"),
         ("resize=0", "got 0"),
+        ("resize=99999", "at most 16,384"),
+        ("crop=224x" + "9" * 5000, "at most 16,384"),
         ("crop=2x3x4", "got (2, 3, 4)"),
         ("crop=-1", "got '-1'"),
         ("interpolation=nearest", "interpolation must be bilinear or bicubic; got 'nearest'"),

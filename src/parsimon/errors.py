@@ -23,6 +23,7 @@ MOST = 2**31 - 1  # of whatever an attack counts
 
 _TINY, _HUGE = 1e-9, 1e9  # numbers whose products and quotients single precision can still hold
 _QUOTED = 200  # characters of input in a message
+_LONGEST_NAME = 4096  # characters, as of a path
 
 
 class ParsimonError(Exception):
@@ -92,7 +93,15 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}")
 
 
-def first_line(error: Exception) -> str:
+def check_name(what: str, text: object) -> None:
+    """Refuse what cannot be the name of a model, of data or of a file."""
+    if not isinstance(text, str) or "\0" in text or len(text) > _LONGEST_NAME:
+        limits = f"a text of at most {_LONGEST_NAME:,} characters, none of them NUL"
+        got = f"one of {len(text):,} characters" if isinstance(text, str) else quote(text)  # it may hold a secret
+        raise InputError(f"the name of {what} must be {limits}; got {got}")
+
+
+def first_line(error: BaseException) -> str:
     """Another library's error in one line, to be quoted in a sentence."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

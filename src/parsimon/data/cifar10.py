@@ -19,7 +19,7 @@ from PIL import Image
 
 from parsimon.data.base import Data, Lazy, Scaled, fingerprint
 from parsimon.data.pickles import read_pickle
-from parsimon.errors import InputError, first_line
+from parsimon.errors import InputError, first_line, quote
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SPLITS = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)}
@@ -33,7 +33,7 @@ Batches = tuple[NDArray[np.uint8], NDArray[np.int64]]
 def open_cifar10(folder: Path, split: str, name: str) -> Data:
     """The images of a split, in whichever layout the folder has them."""
     if split not in SPLITS:
-        raise InputError(f"the splits of CIFAR-10 are train and test; got {split!r}")
+        raise InputError(f"the splits of CIFAR-10 are train and test; got {quote(split)}")
     read, found = _find(folder, split)
     try:
         images, labels = read(found, split)

@@ -12,7 +12,7 @@ from pathlib import Path
 from parsimon.data.base import Data
 from parsimon.data.pictures import names_in, open_files
 from parsimon.data.preprocess import Preprocess
-from parsimon.errors import InputError, first_line
+from parsimon.errors import InputError, first_line, quote
 
 CLASSES = 1000
 
@@ -60,7 +60,7 @@ def read_list(path: Path) -> list[tuple[str, int]]:
                 "0 to 999 in the order of the WordNet ids, or sort the pictures into folders named by them (folder:)"
             )
         if len(words) == 1 or not (words[1].isdecimal() and int(words[1]) < CLASSES):
-            raise InputError(f"{where} must be a picture's name and a label from 0 to {CLASSES - 1}; got {line!r}")
+            raise InputError(f"{where} must be a picture's name and a label from 0 to {CLASSES - 1}; got {quote(line)}")
         if words[0] in found:
             raise InputError(f"{where} names {words[0]} a second time")
         found[words[0]] = int(words[1])

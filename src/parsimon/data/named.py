@@ -14,7 +14,7 @@ from parsimon.data.folder import open_folder
 from parsimon.data.huggingface import open_huggingface
 from parsimon.data.imagenet import open_imagenet
 from parsimon.data.preprocess import Preprocess
-from parsimon.errors import InputError
+from parsimon.errors import InputError, ParsimonError, check_name, first_line, quote
 from parsimon.oracles import hubs
 
 FORMS = {
@@ -35,16 +35,26 @@ _PICTURES = ("folder", "imagenet", "named", "hf")
 
 def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
     """The data that are named, in one of the `FORMS`; pictures are resized and cropped as `preprocess` says."""
+    check_name("data", text)
+    try:
+        return _open(text, preprocess)
+    except (OSError, ValueError) as error:  # a path that no file can have
+        if isinstance(error, ParsimonError):
+            raise
+        raise InputError(f"the data {quote(text)} cannot be opened: {first_line(error)}") from error
+
+
+def _open(text: str, preprocess: Preprocess | None) -> Data:
     form, colon, rest = (zoo.data_place(text) or text).partition(":")
     if form in ("cifar10", *_PICTURES) and colon:
         if rest.startswith(":") or not rest:
-            raise InputError(f"{text!r} lacks the place of the data: {_forms()}")
+            raise InputError(f"{quote(text)} lacks the place of the data: {_forms()}")
         if form in _PICTURES:
             return _open_pictures(form, _home(rest), preprocess or Preprocess(), text)
     if preprocess is not None:
         raise InputError(
-            f"{text!r} holds images of one size, which are shown as they are; preprocess is for pictures, that is for "
-            f"imagenet-samples, {', '.join(f'{each}:' for each in _PICTURES)}"
+            f"{quote(text)} holds images of one size, which are shown as they are; preprocess is for pictures, that is "
+            f"for imagenet-samples, {', '.join(f'{each}:' for each in _PICTURES)}"
         )
     if form == "cifar10" and colon:
         folder, split = _parts(_home(rest), 2)
@@ -56,7 +66,7 @@ def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
     if path.suffix.lower() in (".npz", ".npy") or path.is_file():
         return open_arrays(path, text)
     hint = f". For class folders in {text} use folder:{text}" if path.is_dir() else ""
-    raise InputError(f"there are no data {text!r}: {_forms()}{hint}")
+    raise InputError(f"there are no data {quote(text)}: {_forms()}{hint}")
 
 
 def open_data_for(model: str, text: str, preprocess: str | None) -> Data:
@@ -84,7 +94,7 @@ def open_preprocess(text: str) -> Preprocess:
         if key in settings or key not in Preprocess.__dataclass_fields__:
             raise InputError(
                 "preprocessing is described as resize=256 or 299x299, crop=224, interpolation=bicubic, channels=3, "
-                f"each at most once, with commas between; got {assignment!r} in {text!r}"
+                f"each at most once, with commas between; got {quote(assignment)} in {quote(text)}"
             )
         settings[key] = value if key == "interpolation" else _side(value)
     return Preprocess(**settings)
@@ -113,7 +123,7 @@ def _parts(text: str, count: int) -> list[Any]:
 
 def _side(text: str) -> Any:
     """`224` as a number, `256x224` as two; what is neither is left for `Preprocess` to refuse."""
-    sides = [int(side) if side.isdecimal() else side for side in text.split("x")]
+    sides = [int(side) if side.isdecimal() and len(side) < 10 else side for side in text.split("x")]
     return sides[0] if len(sides) == 1 else tuple(sides)
 
 

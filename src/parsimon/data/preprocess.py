@@ -8,13 +8,14 @@ from typing import Literal, get_args
 import numpy as np
 import PIL.Image
 
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
 from parsimon.protocol import Image
 
 Interpolation = Literal["bilinear", "bicubic"]
 Side = int | tuple[int, int]
 
 _RESAMPLING = {"bilinear": PIL.Image.Resampling.BILINEAR, "bicubic": PIL.Image.Resampling.BICUBIC}
+_LARGEST = 2**14  # pixels along a side
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -41,14 +42,17 @@ class Preprocess:
     def __post_init__(self) -> None:
         for name, side in (("resize", self.resize), ("crop", self.crop)):
             sides = side if isinstance(side, tuple) else (side, side)
-            if side is not None and not (len(sides) == 2 and all(type(each) is int and each > 0 for each in sides)):
-                raise InputError(f"{name} must be a number of pixels, or (rows, columns), or None; got {side!r}")
-        if self.interpolation not in _RESAMPLING:
-            raise InputError(
-                f"interpolation must be {' or '.join(get_args(Interpolation))}; got {self.interpolation!r}"
-            )
-        if self.channels not in _MODES:
-            raise InputError(f"channels must be 3 for colour or 1 for grey; got {self.channels!r}")
+            fits = len(sides) == 2 and all(type(each) is int and 0 < each <= _LARGEST for each in sides)
+            if side is not None and not fits:
+                raise InputError(
+                    f"{name} must be a number of pixels, at most {_LARGEST:,}, or (rows, columns), or None; "
+                    f"got {quote(side)}"
+                )
+        if not isinstance(self.interpolation, str) or self.interpolation not in _RESAMPLING:
+            choices = " or ".join(get_args(Interpolation))
+            raise InputError(f"interpolation must be {choices}; got {quote(self.interpolation)}")
+        if type(self.channels) is not int or self.channels not in _MODES:
+            raise InputError(f"channels must be 3 for colour or 1 for grey; got {quote(self.channels)}")
 
     def apply(self, picture: PIL.Image.Image) -> Image:
         """The image that the model is shown."""

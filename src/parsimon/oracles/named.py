@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parsimon import zoo
-from parsimon.errors import InputError, ModelError, first_line
+from parsimon.errors import InputError, ModelError, ParsimonError, check_name, first_line, quote
 from parsimon.oracles import hubs
 
 
@@ -18,6 +18,16 @@ def open_model(name: str) -> Any:
     That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`),
     `hf:microsoft/resnet-50` (see `oracles.hubs`), or `package.module:function`, which is called.
     """
+    check_name("a model", name)
+    try:
+        return _open(name)
+    except OSError as error:  # a name that no file can have
+        if isinstance(error, ParsimonError):
+            raise
+        raise InputError(f"there is no model {quote(name)}: {error.strerror}") from error
+
+
+def _open(name: str) -> Any:
     if name in zoo.networks():
         return zoo.path(name)
     if "://" in name:
@@ -26,12 +36,12 @@ def open_model(name: str) -> Any:
         return hubs.open_named(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
-    if Path(name).exists() or Path(name).suffix:
+    if name and (Path(name).exists() or Path(name).suffix):
         return Path(name)
     raise InputError(
-        f"there is no model {name!r}: give a bundled network ({', '.join(zoo.NAMES)}), one of `parsimon zoo`, the path "
-        f"of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind a server, "
-        "or package.module:function for a function that returns the model"
+        f"there is no model {quote(name)}: give a bundled network ({', '.join(zoo.NAMES)}), one of `parsimon zoo`, "
+        f"the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind "
+        "a server, or package.module:function for a function that returns the model"
     )
 
 
@@ -50,5 +60,5 @@ def _build(module: str, function: str) -> Any:
         sys.path.insert(0, here)
     try:
         return getattr(importlib.import_module(module), function)()
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"{module}:{function} did not return a model: {first_line(error)}") from error
