@@ -22,10 +22,11 @@ import parsimon
 from parsimon import runs
 from parsimon.errors import InputError, MissingExtraError, ModelError, OutageError
 from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
+from parsimon.oracles.address import server_address, split_url
 from parsimon.oracles.endpoint import as_file
 from parsimon.oracles.partial import completed
 from parsimon.oracles.remote import HEADERS, headers_from_environment
-from parsimon.oracles.server import ServerSettings, _address, _settings
+from parsimon.oracles.server import ServerSettings, read_settings
 from parsimon.protocol import Traffic
 from parsimon.spec import Spec
 from parsimon.threat import Threat
@@ -374,14 +375,14 @@ def test_probabilities_that_were_rounded_are_taken() -> None:
     ],
 )
 def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
-    assert _address(scheme, host, path)[1:] == expected
+    assert server_address(split_url(f"{scheme}://{host}{path}"))[1:] == expected
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [
         ("grpc://host:1", "grpc://HOST:PORT/MODEL"),
-        ("grpc:///m", "grpc://HOST:PORT/MODEL"),
+        ("grpc:///m", "SCHEME://HOST:PORT"),
         ("http://host/classify", "HttpOracle"),
         ("ftp://host/m", "begin with grpc, grpcs, http, https"),
         ("grpc://me:swordfish@host/m", HEADERS),
@@ -391,9 +392,9 @@ def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
         ("grpc://host/m?timeout=soon", "timeout must be a number"),
         ("grpc://host/m?layout=hwc", "layout must be one of nchw, nhwc"),
         ("grpc://host/m?fill=perhaps", "fill must be one of true, false"),
-        ("grpc://host/m?in_flight=0", "in_flight must be more than 0"),
-        ("grpc://host/m?patience=-1", "patience must be more than 0"),
-        ("grpc://host/m?timeout=nan", "timeout must be more than 0"),
+        ("grpc://host/m?in_flight=0", "in_flight must be a whole number, at least 1; got 0"),
+        ("grpc://host/m?patience=-1", "patience must be a number from 0.001 to"),
+        ("grpc://host/m?timeout=nan", "timeout must be a number from 0.001 to"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_explained_without_its_secrets(url: str, words: str) -> None:
@@ -404,8 +405,8 @@ def test_an_address_that_cannot_be_used_is_explained_without_its_secrets(url: st
 
 def test_settings_are_written_after_a_question_mark() -> None:
     text = "batch=8&in_flight=2&rate=2.5&timeout=3&patience=9&layout=nhwc&input=x&output=y&fill=false"
-    assert _settings(text) == ServerSettings(8, 2, 2.5, 3, 9, "nhwc", "x", "y", False)
-    assert _settings("") == ServerSettings()
+    assert read_settings(text) == ServerSettings(8, 2, 2.5, 3, 9, "nhwc", "x", "y", False)
+    assert read_settings("") == ServerSettings()
 
 
 @pytest.mark.parametrize("text", ["Bearer swordfish", ": swordfish", "name:", "a name: swordfish", "name: swörd"])

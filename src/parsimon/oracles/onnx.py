@@ -36,7 +36,8 @@ class SessionOracle:
     def __init__(self, session: Any, at_once: int = 1) -> None:
         """`at_once`: calls to make side by side, where a batch takes several."""
         self._session = session
-        self._map = map if at_once == 1 else ThreadPoolExecutor(at_once, "parsimon").map
+        self._at_once = at_once
+        self._enter_process()
         self.enough = at_once * _AT_MOST
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
@@ -68,7 +69,24 @@ class SessionOracle:
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
         return self.start(images)()
 
+    def _enter_process(self) -> None:
+        """Make what a forked process cannot inherit."""
+        self._process = os.getpid()
+        self._map = map if self._at_once == 1 else ThreadPoolExecutor(self._at_once, "parsimon").map
+
+    def _after_fork(self) -> None:
+        """Continue in a forked process, where the session's own threads are missing: a call would wait for them."""
+        options = self._session.get_session_options()
+        if not self._on_cpu or options.intra_op_num_threads != 1 or options.execution_mode.name != "ORT_SEQUENTIAL":
+            raise ModelError(
+                "this ONNX model was opened in another process, and its threads do not exist in a fork of it: open the "
+                "model in this process, start processes by the method `spawn`, or set intra_op_num_threads to 1"
+            )
+        self._enter_process()
+
     def start(self, images: NDArray[np.float32]) -> Callable[[], NDArray[Any]]:
+        if self._process != os.getpid():
+            self._after_fork()
         if self.fixed_batch:
             return partial(self._run, images)
         size = self._images_per_call or images_per_call(images.shape[1:], _AT_MOST)

@@ -2,19 +2,21 @@
 
 Asking for scores changes nothing on the other side, so whatever may be a passing failure is tried again: no connection,
 a broken one, no answer in time, half an answer, an overloaded server. What will be refused the next time too is not.
+
+No error that leaves an oracle shows a secret: each is made anew by `RemoteOracle._sanitised`, without its cause.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar
 
@@ -22,7 +24,16 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, ModelError, OutageError
+from parsimon.errors import (
+    InputError,
+    ModelError,
+    OutageError,
+    ParsimonError,
+    check_number,
+    check_whole,
+    first_line,
+)
+from parsimon.oracles.redaction import Redactor
 from parsimon.protocol import Traffic
 
 HEADERS = "PARSIMON_HEADERS"
@@ -30,6 +41,14 @@ HEADERS = "PARSIMON_HEADERS"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds; each pause is twice the one before
 _STRANGE_ANSWERS = 5  # to one request; whoever gives so many means them
 _PATIENCE_AT_FIRST = 5.0  # seconds; an address with a mistake in it should be known soon
+
+_LARGEST_BATCH = 10**6
+_MOST_IN_FLIGHT = 1000  # each is a thread
+_RATES = 1e-5, 1e6  # from one request in a day
+_SECONDS = 1e-3, 1e6  # up to eleven days; a socket can wait for about twice as long
+_BEYOND = 0.01  # a pixel of 8 bits may lie outside 0..255 by so much, through rounding
+
+_HEADER_NAME = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~-]+")
 
 Answer = TypeVar("Answer")
 
@@ -69,10 +88,13 @@ class Pace:
     patience: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "in_flight", "rate", "timeout", "patience"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} must be more than 0; got {value!r}")
+        if self.batch is not None:
+            check_whole("batch", self.batch, 1, _LARGEST_BATCH)
+        check_whole("in_flight", self.in_flight, 1, _MOST_IN_FLIGHT, ", since each request in flight takes a thread")
+        if self.rate is not None:
+            check_number("rate", self.rate, *_RATES)
+        check_number("timeout", self.timeout, *_SECONDS)
+        check_number("patience", self.patience, *_SECONDS)
 
 
 class RemoteOracle(ABC):
@@ -87,14 +109,28 @@ class RemoteOracle(ABC):
         self._place = place  # for sentences
         self._pace = pace
         self._headers = headers_from_environment()
-        self._lock = threading.Lock()
+        self._redacted = Redactor()
+        self._redacted.learn(self._headers)
+        self._classes: int | None = None  # as many as the first response has
         self._next_turn = 0.0
+        self._enter_process()
 
     @abstractmethod
     def _attempt(self, images: NDArray[np.float32]) -> NDArray[Any]:
         """Ask once; raise PassingError where it makes sense to ask again, and ModelError where it does not."""
 
+    def _enter_process(self) -> None:
+        """Make what a forked process cannot inherit: threads, and a lock that nobody there would release."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(self._pace.in_flight, thread_name_prefix="parsimon")
+
+    def _after_fork(self) -> None:
+        self._enter_process()
+
     def __call__(self, images: NDArray[np.float32]) -> NDArray[Any]:
+        if self._process != os.getpid():
+            self._after_fork()
         requests = -(-len(images) // (self._pace.batch or len(images)))
         parts = np.array_split(images, requests)  # of about one size, so that none is small beside others
         given_up = threading.Event()
@@ -121,21 +157,26 @@ class RemoteOracle(ABC):
             for answer in answers:
                 answer.cancel()
 
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._pace.in_flight, thread_name_prefix="parsimon")
-
     def _scores(self, images: NDArray[np.float32], given_up: threading.Event) -> NDArray[Any]:
         def ask() -> NDArray[Any]:
             self._count(Traffic(attempted=len(images)))
-            scores = self._attempt(images)
+            scores = checked_scores(self._attempt(images), len(images))
             if scores.dtype.kind == "f" and np.isnan(scores).any():
                 raise StrangeAnswer("some of the scores are NaN")
+            self._check_classes(scores.shape[1])
             return scores
 
         scores = self._patiently(ask, self._pace.patience, given_up)
         self._count(Traffic(answered=len(images)))
         return scores
+
+    def _check_classes(self, classes: int) -> None:
+        with self._lock:
+            self._classes = self._classes or classes
+        if classes != self._classes:
+            raise StrangeAnswer(
+                f"the scores must be of {self._classes} classes, as in the first response; got {classes}"
+            )
 
     def _at_first(self, ask: Callable[[], Answer]) -> Answer:
         """The first contact, before any image is shown."""
@@ -150,27 +191,41 @@ class RemoteOracle(ABC):
                 raise OutageError(f"{self._place} is not asked any more")
             try:
                 return ask()
-            except PassingError as error:
-                strange += isinstance(error, StrangeAnswer)
-                if strange == _STRANGE_ANSWERS:
-                    raise ModelError(
-                        f"{self._place} has answered {strange} times what cannot be used; the last time: "
-                        f"{self._without_secrets(str(error))}"
-                    ) from None
-                # Only the time it takes is random: clients that failed together do not come back together.
-                pause = random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**number)
-                pause = max(pause, error.wait)
-                now = time.monotonic()
-                failing_since = failing_since or now
-                if now + pause - failing_since > patience:
-                    raise OutageError(
-                        f"{self._place} has not answered in {patience:g} seconds; the last of {number + 1} attempts: "
-                        f"{self._without_secrets(str(error))}"
-                    ) from None
-                given_up.wait(pause)
-            except ModelError as error:
-                raise ModelError(self._without_secrets(str(error))) from None
+            except Exception as error:
+                failure = self._sanitised(error)
+            # Raised out here, an error has no context, which would be shown with it.
+            if not isinstance(failure, PassingError):
+                raise failure
+            strange += isinstance(failure, StrangeAnswer)
+            if strange == _STRANGE_ANSWERS:
+                raise ModelError(
+                    f"{self._place} has answered {strange} times what cannot be used; the last time: {failure}"
+                )
+            # Only the time it takes is random: clients that failed together do not come back together.
+            pause = random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(number, 20))
+            pause = max(pause, failure.wait)
+            now = time.monotonic()
+            failing_since = failing_since or now
+            if now + pause - failing_since > patience:
+                raise OutageError(
+                    f"{self._place} has not answered in {patience:g} seconds; the last of {number + 1} attempts: "
+                    f"{failure}"
+                )
+            given_up.wait(pause)
         raise AssertionError("counting does not end")
+
+    def _sanitised(self, error: Exception) -> Exception:
+        """Return the error anew, without secrets and without its cause, which may show them."""
+        if isinstance(error, PassingError):
+            return type(error)(self._redacted(str(error)), error.wait)
+        if isinstance(error, ParsimonError):
+            return type(error)(self._redacted(str(error)))
+        return ModelError(self._redacted(f"{self._place} cannot be asked: {first_line(error)}"))
+
+    def _learn_secrets(self, headers: Mapping[str, object], url: str) -> None:
+        """Remember what a request sends, since a server may quote it."""
+        with self._lock:
+            self._redacted.learn(headers, url)
 
     def _wait_for_turn(self, given_up: threading.Event) -> None:
         """Requests begin at least 1 / rate apart."""
@@ -185,12 +240,32 @@ class RemoteOracle(ABC):
         with self._lock:
             self.traffic += traffic
 
-    def _without_secrets(self, text: str) -> str:
-        """What a server says may quote what it was sent."""
-        for value in self._headers.values():
-            for secret in (value, value.rpartition(" ")[2]):  # `Bearer abc` may be quoted as `abc`
-                text = text.replace(secret, "***") if len(secret) > 3 else text
-        return text
+
+def checked_scores(answer: object, rows: int) -> NDArray[Any]:
+    """Return a copy of the scores: a function may reuse its buffer. Refuse another number of rows, and no numbers.
+
+    A row too many in one request and a row too few in another would shift all rows between them.
+    """
+    try:
+        scores = np.array(answer)
+    except Exception as error:  # rows that differ in length, or whatever an object raises
+        raise StrangeAnswer(f"numpy cannot read the scores: {first_line(error)}") from error
+    if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:
+        raise StrangeAnswer(f"the scores must have shape (images, classes), here ({rows}, classes); got {scores.shape}")
+    if scores.dtype.kind not in "fiu":
+        raise StrangeAnswer(f"the scores must be real numbers; got an array of {scores.dtype}")
+    return scores
+
+
+def as_bytes(images: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Return pixels in [0, 1] as whole numbers 0..255. Refuse others, which would wrap around: -1 to 255."""
+    pixels = images * np.float32(255)
+    if pixels.size and not (pixels.min() >= -_BEYOND and pixels.max() <= 255 + _BEYOND):
+        raise ModelError(
+            f"the model takes 8-bit pixels, so pixels must lie between 0 and 1; got {images.min():g} to "
+            f"{images.max():g}. Clip the images"
+        )
+    return np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 
 def headers_from_environment() -> dict[str, str]:
@@ -198,7 +273,7 @@ def headers_from_environment() -> dict[str, str]:
     headers = {}
     for line in filter(None, map(str.strip, os.environ.get(HEADERS, "").splitlines())):
         name, colon, value = (part.strip() for part in line.partition(":"))
-        if not (name and colon and value) or " " in name or not (line.isascii() and line.isprintable()):
+        if not (_HEADER_NAME.fullmatch(name) and colon and value and line.isascii() and line.isprintable()):
             raise InputError(
                 f"{HEADERS} must hold lines such as `Authorization: Bearer KEY`; a line of it (not shown here) is none"
             )

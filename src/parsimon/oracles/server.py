@@ -13,18 +13,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, ModelError, first_line, require
-from parsimon.oracles.remote import HEADERS, MissingModelError, Pace, PassingError, RemoteOracle, StrangeAnswer
+from parsimon.errors import InputError, ModelError, first_line, quote, require
+from parsimon.oracles.address import Address, server_address, split_url
+from parsimon.oracles.remote import (
+    HEADERS,
+    MissingModelError,
+    Pace,
+    PassingError,
+    RemoteOracle,
+    StrangeAnswer,
+    as_bytes,
+    checked_scores,
+)
 from parsimon.oracles.wire import Response, Wire
 
 Layout = Literal["nchw", "nhwc"]
@@ -32,6 +41,7 @@ Layout = Literal["nchw", "nhwc"]
 SCHEMES = ("grpc", "grpcs", "http", "https")
 
 _TYPES = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64, "UINT8": np.uint8}
+_LONGEST_NAME = 500  # of an input or an output
 _CHANNELS = (1, 3)  # by which a layout is told
 # What will be refused the next time too.
 _FINAL = {
@@ -80,7 +90,10 @@ class ServerOracle(RemoteOracle):
     def __init__(self, place: str, settings: ServerSettings) -> None:
         super().__init__(place, settings)
         self.fixed_batch = settings.fill
-        described = self._at_first(self._describe)
+        self._at_first(lambda: self._configure(place, settings))
+
+    def _configure(self, place: str, settings: ServerSettings) -> None:
+        described = self._describe()
         self._input = _input(described.inputs, settings, place)
         self._output = _output(described.outputs, settings, place)
         batch, *shape = self._input.shape
@@ -89,7 +102,7 @@ class ServerOracle(RemoteOracle):
         sides = [side if side > 0 else None for side in shape]
         self.image_shape = tuple(sides if self._layout == "nchw" else (sides[2], sides[0], sides[1]))
         self.eight_bit_only = self._input.datatype == "UINT8"
-        limits = [each for each in (settings.batch, described.largest_batch, self._rows) if each]
+        limits = [each for each in (settings.batch, described.largest_batch, self._rows) if each and each > 0]
         self._pace = replace(settings, batch=min(limits, default=None))
 
     @abstractmethod
@@ -101,9 +114,9 @@ class ServerOracle(RemoteOracle):
         """Ask for the output of an input, once."""
 
     def _attempt(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        tensor = images if self._layout == "nchw" else images.transpose(0, 2, 3, 1)
+        tensor: NDArray[Any] = images if self._layout == "nchw" else images.transpose(0, 2, 3, 1)
         if self.eight_bit_only:
-            tensor = np.rint(tensor * np.float32(255))
+            tensor = as_bytes(tensor)
         if self._rows is not None and len(tensor) < self._rows:
             tensor = np.concatenate([tensor, np.repeat(tensor[:1], self._rows - len(tensor), axis=0)])
         tensor = np.ascontiguousarray(tensor, _TYPES[self._input.datatype])
@@ -111,9 +124,7 @@ class ServerOracle(RemoteOracle):
             scores = self._infer(tensor)
         except MissingModelError as error:  # it was there, so the server is being restarted
             raise PassingError(str(error)) from error
-        if scores.ndim and len(scores) == len(tensor):
-            scores = scores[: len(images)]
-        return scores
+        return checked_scores(scores, len(tensor))[: len(images)]
 
 
 def _input(inputs: Sequence[Tensor], settings: ServerSettings, place: str) -> Tensor:
@@ -178,7 +189,14 @@ class GrpcOracle(ServerOracle):
         asked.set_data_from_numpy(tensor)
         outputs = [self._grpc.InferRequestedOutput(self._output)] if self._output else None
         answer = self._called("infer", self._model, [asked], self._version, outputs)
-        return _scores(answer, self._output or answer.get_response().outputs[0].name)
+        names = [each.name for each in answer.get_response().outputs]
+        return _scores(answer, self._output or next(iter(names), ""))
+
+    def _after_fork(self) -> None:
+        raise ModelError(
+            f"{self._place} was opened in another process, and gRPC does not work in a fork of it: open the model in "
+            "this process, or start processes by the method `spawn`"
+        )
 
     def _called(self, method: str, *arguments: Any) -> Any:
         try:
@@ -190,17 +208,19 @@ class GrpcOracle(ServerOracle):
 
 def _grpc_refusal(error: Any, place: str) -> Exception:
     status = str(error.status()).removeprefix("StatusCode.")
-    what = f"{status}, {error.message()}"
-    if "larger than max" in what:
-        return ModelError(f"{place} refuses: {what}. Show it fewer images in a request: add batch=16 after a ?")
+    said = str(error.message())
+    hint = ""
+    if "larger than max" in said:
+        status, hint = "OUT_OF_RANGE", ". Show it fewer images in a request: add batch=16 after a ?"
     if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-        what += f". Set the environment variable {HEADERS} to what lets you in, such as `Authorization: Bearer KEY`"
-    if "CERTIFICATE_VERIFY_FAILED" in f"{what}{error.debug_details()}":
-        what += ". For a private authority, set SSL_CERT_FILE to its certificate"
-        status = "UNAUTHENTICATED"
+        hint = f". Set the environment variable {HEADERS} to what lets you in, such as `Authorization: Bearer KEY`"
+    if "CERTIFICATE_VERIFY_FAILED" in f"{said}{error.debug_details()}":
+        status, hint = "UNAUTHENTICATED", ". For a private authority, set SSL_CERT_FILE to its certificate"
     if status == "NOT_FOUND":
-        return MissingModelError(f"{place} refuses: {what}")
-    return ModelError(f"{place} refuses: {what}") if status in _FINAL else PassingError(what)
+        return MissingModelError(f"{place} refuses: {status}, {said}")
+    if status in _FINAL:
+        return ModelError(f"{place} refuses: {status}{hint}. It says: {said}")
+    return PassingError(f"{status}, {said}")
 
 
 class RestOracle(ServerOracle):
@@ -218,15 +238,16 @@ class RestOracle(ServerOracle):
     def _describe(self) -> Description:
         self._binary = "binary_tensor_data" in self._told(self._server).get("extensions", ())
         metadata = self._told(self._url)
-        inputs, outputs = (
-            [Tensor(each["name"], each["datatype"], tuple(each["shape"])) for each in metadata.get(key) or ()]
-            for key in ("inputs", "outputs")
-        )
+        try:
+            inputs, outputs = ([_tensor(each) for each in metadata.get(key) or ()] for key in ("inputs", "outputs"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StrangeAnswer(f"the description of the model cannot be read: {first_line(error)}") from error
         try:
             config = self._told(f"{self._url}/config")
         except ModelError:  # an addition of Triton's
             return Description(inputs, outputs)
-        return Description(inputs, outputs, config.get("max_batch_size") or None)
+        largest = config.get("max_batch_size")
+        return Description(inputs, outputs, largest if isinstance(largest, int) else None)
 
     def _infer(self, tensor: NDArray[Any]) -> NDArray[Any]:
         asked = self._http.InferInput(self._input.name, tensor.shape, self._input.datatype)
@@ -252,7 +273,9 @@ class RestOracle(ServerOracle):
         except ValueError as error:
             raise StrangeAnswer(f"it is not JSON: {first_line(error)}") from error
         if not isinstance(told, dict):
-            raise ModelError(f"{url} does not describe a model of the Open Inference Protocol; it answers {told!r:.80}")
+            raise ModelError(
+                f"{url} does not describe a model of the Open Inference Protocol; it answers {quote(told)}"
+            )
         return told
 
     def _exchange(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
@@ -263,55 +286,29 @@ def _scores(answer: Any, output: str) -> NDArray[Any]:
     try:
         scores = answer.as_numpy(output)
     except Exception as error:  # whatever a parser makes of garbage
-        raise PassingError(f"the answer cannot be read: {first_line(error)}") from error
+        raise StrangeAnswer(f"it cannot be read: {first_line(error)}") from error
     if scores is None:
-        raise StrangeAnswer(f"it has no output {output}")
+        raise StrangeAnswer(f"it has no output {quote(output)}")
     return np.asarray(scores)
+
+
+def _tensor(told: Mapping[str, Any]) -> Tensor:
+    return Tensor(str(told["name"]), str(told["datatype"]), tuple(int(side) for side in told["shape"]))
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 
-class Address(NamedTuple):
-    """Where a model is."""
-
-    place: str  # as typed, without its settings
-    secure: bool
-    host: str  # with its port
-    model: str
-    version: str = ""
-    prefix: str = ""  # of the protocol's paths
-
-
 def open_server(url: str) -> ServerOracle:
     """The model at an address; see the top of this module."""
-    parts = urlsplit(url)
-    settings = _settings(parts.query)
-    if "@" in parts.netloc:
-        raise InputError(f"an address is stored with its run, so it must hold no password: set {HEADERS} instead")
-    address = _address(parts.scheme, parts.netloc, parts.path)
+    parts = split_url(url)
+    address = server_address(parts)
+    settings = read_settings(parts.query)
     oracle = GrpcOracle if parts.scheme.startswith("grpc") else RestOracle
     return oracle(address, settings)
 
 
-def _address(scheme: str, host: str, path: str) -> Address:
-    place = f"{scheme}://{host}{path}"
-    secure = scheme in ("grpcs", "https")
-    rest = r"(?P<prefix>.*)/v2/models/(?P<model>[^/]+)(/versions/(?P<version>[^/]+))?(/infer)?/?"
-    form = r"/(?P<model>[^/]+)(/(?P<version>[^/]+))?/?" if scheme.startswith("grpc") else rest
-    found = re.fullmatch(form, path)
-    if not host or found is None:
-        raise InputError(
-            f"a model of a server is named as grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL; got {place}. "
-            "For an HTTP endpoint with a format of its own, write a function: parsimon.oracles.HttpOracle"
-        )
-    if not re.search(r":\d+$", host):
-        host += ":443" if secure else ":8001" if scheme == "grpc" else ":8000"  # Triton's, where it is not said
-    named = found.groupdict()
-    return Address(place, secure, host, named["model"], named["version"] or "", named.get("prefix", ""))
-
-
-def _settings(query: str) -> ServerSettings:
+def read_settings(query: str) -> ServerSettings:
     """`timeout=5&layout=nhwc` as settings; what is not understood is not repeated, it might be a password."""
     known = [field.name for field in fields(ServerSettings)]
     hints = get_type_hints(ServerSettings)
@@ -319,7 +316,8 @@ def _settings(query: str) -> ServerSettings:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known or name in settings:
             problem = "is given twice" if name in settings else "is not known"
-            raise InputError(f"the setting {name!r} after the ? of an address {problem}; known are {', '.join(known)}")
+            shown = quote(name) if value else "(not shown here)"  # a name without a value may be a password
+            raise InputError(f"the setting {shown} after the ? of an address {problem}; known are {', '.join(known)}")
         settings[name] = _value(name, value, hints[name])
     return ServerSettings(**settings)
 
@@ -331,10 +329,12 @@ def _value(name: str, text: str, hint: Any) -> Any:
         choices = ["true", "false"]
     if choices:
         if text not in choices:
-            raise InputError(f"{name} must be one of {', '.join(choices)}; got {text!r}")
+            raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(text)}")
         return text == "true" if kinds == [bool] else text
+    if kinds == [str] and len(text) > _LONGEST_NAME:
+        raise InputError(f"{name} must be a name of at most {_LONGEST_NAME} characters; got {quote(text)}")
     try:
         return kinds[0](text)
     except ValueError:
         kind = "a whole number" if kinds == [int] else "a number"
-        raise InputError(f"{name} must be {kind}; got {text!r}") from None
+        raise InputError(f"{name} must be {kind}; got {quote(text)}") from None

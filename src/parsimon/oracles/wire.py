@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import time
 import weakref
@@ -16,7 +17,7 @@ from parsimon.errors import ModelError, first_line
 from parsimon.oracles.remote import HEADERS, MissingModelError, PassingError
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}  # timeouts and overload, and what may be either
-_QUOTED = 200  # characters of what a server says
+_READ = 4096  # bytes of what a server says: more than a message shows, so that no secret is cut before it is hidden
 
 
 class Response(NamedTuple):
@@ -27,10 +28,13 @@ class Response(NamedTuple):
 
 
 class Wire:
-    """Connections that are kept open between requests, as many as there were at once. Certificates are verified."""
+    """Connections that are kept open between requests, as many as there were at once. Certificates are verified.
+
+    A connection belongs to the process that opened it: with two, each would read what the other asked for.
+    """
 
     def __init__(self) -> None:
-        self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
+        self._idle: defaultdict[tuple[int, str], list[http.client.HTTPConnection]] = defaultdict(list)
         self._tls = ssl.create_default_context()
         weakref.finalize(self, _close, self._idle)
 
@@ -39,8 +43,9 @@ class Wire:
     ) -> Response:
         """The answer to one request; PassingError where it may be another the next time, else ModelError."""
         parts = urlsplit(url)
-        place = f"{parts.scheme}://{parts.netloc}{parts.path}"  # without the query, which may hold a key
-        idle = self._idle[f"{parts.scheme}://{parts.netloc}"]
+        host = f"{parts.scheme}://{parts.netloc}"
+        place = f"{host}{parts.path}"  # without the query, which may hold a key
+        idle = self._idle[os.getpid(), host]
         try:
             connection = idle.pop()  # atomic, like append: threads share the list
         except IndexError:
@@ -60,6 +65,13 @@ class Wire:
                 f"the certificate of {parts.netloc} cannot be verified ({error.verify_message}); for a private "
                 "authority, set SSL_CERT_FILE to its certificate"
             ) from error
+        except (ValueError, TypeError, OverflowError, http.client.InvalidURL) as error:
+            connection.close()
+            # What was refused is not shown: it may be a header.
+            raise ModelError(
+                f"the request to {place} cannot be sent ({type(error).__name__}): its address, method, headers and "
+                "body must be such as HTTP allows"
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise PassingError(first_line(error)) from error
@@ -80,7 +92,7 @@ class Wire:
         return http.client.HTTPConnection(netloc)
 
 
-def _close(idle: Mapping[str, list[http.client.HTTPConnection]]) -> None:
+def _close(idle: Mapping[tuple[int, str], list[http.client.HTTPConnection]]) -> None:
     for connections in idle.values():
         for connection in connections:
             connection.close()
@@ -105,15 +117,16 @@ def _read(response: http.client.HTTPResponse, socket: Socket, deadline: float) -
 
 
 def _refusal(response: http.client.HTTPResponse, content: bytes, place: str) -> Exception:
-    said = " ".join(content[:_QUOTED].decode("utf-8", "replace").split())
-    what = f"HTTP status {response.status} {response.reason}" + (f", {said}" if said else "")
+    said = " ".join(content[:_READ].decode("utf-8", "replace").split())
+    status = f"HTTP status {response.status} {response.reason}"
     if response.status in _PASSING:
         wait = response.headers.get("retry-after", "")
-        return PassingError(what, float(wait) if wait.isdecimal() else 0.0)
+        return PassingError(f"{status}, {said}" if said else status, float(wait) if wait.isdecimal() else 0.0)
     hint = ""
     if response.status in (401, 403):
         hint = f". Set the environment variable {HEADERS} to what lets you in, such as `Authorization: Bearer KEY`"
     elif 300 <= response.status < 400:
         hint = f". Redirections are not followed; it points to {response.headers.get('location')}"
     missing = response.status == 404 or b"unknown model" in content  # which Triton says with another status
-    return (MissingModelError if missing else ModelError)(f"{place} refuses: {what}{hint}")
+    what = f"{place} refuses: {status}{hint}" + (f". It says: {said}" if said else "")
+    return (MissingModelError if missing else ModelError)(what)
