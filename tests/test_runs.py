@@ -248,16 +248,27 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
     assert str(runs.load(here / "copy")) == str(runs.load(here / "out"))
 
 
+def interrupted(here: Path) -> Path:
+    """A run that Ctrl-C has ended after some of its images."""
+
+    def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
+        if step.tally.ended >= 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    runs.run(spec(attacks=("square",), eps="0.02", batch_size=4), here / "cut", in_flight=4, watch=interrupt)
+    return here / "cut"
+
+
 def test_only_the_version_that_a_run_was_begun_with_goes_on_with_it(here: Path) -> None:
     """Another one may ask otherwise, and what was answered would be taken for answers to other questions."""
-    path = _copy_of_a_run(here) / "run.sqlite"
-    told("""UPDATE about SET value = '"0.0.9"' WHERE key = 'parsimon'""")(path)
+    for folder in (_copy_of_a_run(here), interrupted(here)):
+        with Store(folder, (), write=True) as store:
+            store.know("parsimon", "0.0.9")
     assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # with nothing left to ask
-    told("DELETE FROM outcomes WHERE image < 5")(path)
     with pytest.raises(
         InputError, match=rf"begun with parsimon 0\.0\.9; here .* parsimon {parsimon.__version__}, which"
     ):
-        runs.resume(here / "copy")
+        runs.resume(here / "cut")
 
 
 def test_the_environment_is_written_down(here: Path) -> None:
@@ -299,13 +310,12 @@ def test_curves_are_drawn_of_runs(here: Path) -> None:
 
 
 def test_curves_of_an_unfinished_run_are_drawn_with_a_note(here: Path) -> None:
-    copy = _copy_of_a_run(here)
-    with sqlite3.connect(copy / "run.sqlite") as database:
-        database.execute("DELETE FROM outcomes WHERE image < 5")
-    process = start(here, "plot", "copy")
+    unfinished = runs.load(interrupted(here)).unfinished
+    assert 0 < unfinished < 12
+    process = start(here, "plot", "cut")
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out.strip()) == (0, "copy/curves.pdf")
-    assert err == "note: copy has 5 unfinished images, drawn as not fooled\n"
+    assert (process.returncode, out.strip()) == (0, "cut/curves.pdf")
+    assert err == f"note: cut has {unfinished} unfinished images, drawn as not fooled\n"
 
 
 def test_a_run_of_an_earlier_format_is_left_as_it_is_and_says_what_to_do(here: Path) -> None:
@@ -314,6 +324,8 @@ def test_a_run_of_an_earlier_format_is_left_as_it_is_and_says_what_to_do(here: P
         database.execute("PRAGMA user_version = 1")
     before = path.read_bytes()
     for use in (runs.load, runs.resume):
-        with pytest.raises(StoreError, match=r"format 1; this one knows 3.*parsimon run .*spec\.toml --out ANOTHER"):
+        with pytest.raises(
+            StoreError, match=r"format 1; this one knows 3 and 4.*parsimon run .*spec\.toml --out ANOTHER"
+        ):
             use(here / "copy")
     assert path.read_bytes() == before

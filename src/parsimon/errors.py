@@ -113,4 +113,9 @@ def quote(value: object) -> str:
         text = " ".join(repr(value).split("\n"))  # of an array, whose rows are lines
     except Exception:  # a whole number of thousands of digits, lists in lists in lists, or an object's own mistake
         text = f"<{type(value).__name__}>"
+    return shorten(text)
+
+
+def shorten(text: str) -> str:
+    """Return the text, cut to 200 characters."""
     return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."

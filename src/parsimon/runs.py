@@ -22,7 +22,7 @@ from parsimon.api import named_rows, row_named
 from parsimon.checks import Prepared
 from parsimon.data import Data, open_data_for, preprocess_for
 from parsimon.engine import Tally
-from parsimon.errors import InputError, OutageError, StoreError
+from parsimon.errors import InputError, OutageError, StoreError, quote
 from parsimon.launch import Means, launch
 from parsimon.oracles import hubs
 from parsimon.protocol import Attack, Outcome, Told, Traffic
@@ -55,7 +55,7 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
                 _write(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
                 _write(folder / _SPEC, spec.toml())
             _hold_spec(store, spec, folder)
-            store.hold("fingerprint", data.fingerprint)
+            _hold_data(store, data)
             try:
                 yield store
             except OutageError as error:
@@ -73,6 +73,23 @@ def _hold_spec(store: Store, spec: Spec, folder: Path) -> None:
         store.know("spec", asdict(spec))
     else:
         _check_spec(begun, spec, folder)
+
+
+def _hold_data(store: Store, data: Data) -> None:
+    """Write down what the data are, or see that they have not changed since the run was begun."""
+    begun = store.known("fingerprint")
+    if begun is None:
+        store.know("fingerprint", data.fingerprint)
+    else:
+        _check_data(begun, data)
+
+
+def _check_data(begun: str, data: Data) -> None:
+    if begun != data.fingerprint:
+        raise InputError(
+            f"the data {quote(data.name)} have changed since the run was begun (fingerprint {quote(begun)}, now "
+            f"{data.fingerprint}), so that its results are of other images. Bring the data back, or start a new run."
+        )
 
 
 def _check_spec(begun: dict[str, Any], spec: Spec, folder: Path) -> None:
@@ -132,7 +149,10 @@ def is_run(folder: Path) -> bool:
 
 def identity(folder: Path) -> str:
     """Tells whether the run in a folder is still the same one, or another was begun in its place."""
-    about = (folder / _ENVIRONMENT).stat()
+    try:
+        about = (folder / _SPEC).stat()
+    except OSError as error:
+        raise StoreError(f"the run in {folder} cannot be read: {error.strerror}") from error
     return f"{about.st_ino:x}-{about.st_mtime_ns:x}"
 
 
@@ -194,6 +214,10 @@ class Reading:
             self._traffic = {name: store.traffic(name) for name in self._attacks}
             self._verified = {name: store.verification(name) for name in self._attacks}
             self.queries = {name: store.queries(name) for name in self._attacks}
+            chosen = set(self._chosen)
+            for _, name, outcome in ended:
+                if name not in self._attacks or outcome.index not in chosen:
+                    raise store.damaged(f"it has an outcome of {quote(name)} on image {outcome.index}")
         for self._place, name, outcome in ended:
             self._outcomes[name][outcome.index] = outcome
         return [(name, outcome) for _, name, outcome in ended]
@@ -202,11 +226,27 @@ class Reading:
         chosen, predicted = store.known("chosen"), store.known("predicted")
         if chosen is None or predicted is None:
             return False
-        _check_spec(store.known("spec"), self.spec, self._folder)
-        self._truth = np.asarray(store.known("labels"), np.intp)
-        seen, confidence = np.asarray(predicted, np.intp), np.asarray(store.known("confidence"))
-        classes, way, remarks = (store.known(key) for key in ("classes", "way", "remarks"))
-        self._prepared = Prepared(seen, seen == self._truth, classes, confidence, way, remarks=tuple(remarks or ()))
+        store.verify()
+        keys = ("spec", "fingerprint", "labels", "confidence", "classes", "way", "remarks")
+        facts = {key: store.known(key) for key in keys} | {"chosen": chosen, "predicted": predicted}
+        for key, value in facts.items():
+            if not _is_sound(key, value):
+                raise store.damaged(f"the fact {key!r}")
+        _check_spec(facts["spec"], self.spec, self._folder)
+        _check_data(facts["fingerprint"], self.data)
+        images = len(self.data.images)
+        if not all(len(facts[key]) == images for key in ("labels", "predicted", "confidence")) or max(chosen) >= images:
+            raise store.damaged(f"its facts are not about {images:,} images")
+        self._truth = np.asarray(facts["labels"], np.intp)
+        seen, confidence = np.asarray(predicted, np.intp), np.asarray(facts["confidence"], np.float64)
+        self._prepared = Prepared(
+            seen,
+            seen == self._truth,
+            facts["classes"],
+            confidence,
+            facts["way"],
+            remarks=tuple(facts["remarks"] or ()),
+        )
         self._chosen = chosen
         return True
 
@@ -240,6 +280,29 @@ class Reading:
         return Comparison(results, row_named(spec.relative_to, self._attacks))
 
 
+def _is_sound(key: str, value: Any) -> bool:
+    """Return whether a fact has the form in which it was written. A file of format 3 has no checksums."""
+    match key:
+        case "spec":
+            return isinstance(value, dict)
+        case "fingerprint":
+            return isinstance(value, str)
+        case "classes":
+            return _is_number(value)
+        case "way":
+            return value is None or isinstance(value, str)
+        case "remarks":
+            return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+        case "confidence":
+            return isinstance(value, list) and all(isinstance(each, int | float) for each in value)
+        case _:
+            return isinstance(value, list) and bool(value) and all(map(_is_number, value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**31
+
+
 def data_of(spec: Spec) -> Data:
     """The images that a spec names."""
     return open_data_for(spec.model, spec.data, spec.preprocess)
@@ -249,8 +312,9 @@ def facts_of(folder: Path) -> dict[str, Any]:
     """What a reader of a run may want to know besides its results."""
     try:
         environment = json.loads((folder / _ENVIRONMENT).read_text())
-    except (OSError, ValueError):  # it is there to be read, and nothing depends on it
+    except (OSError, ValueError, RecursionError):  # it is there to be read, and nothing depends on it
         environment = {}
+    environment = environment if isinstance(environment, dict) else {}
     return {"spec": asdict(spec_of(folder)), "environment": environment, "classes": classes_of(folder)}
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
-from parsimon.errors import InputError, quote
+from parsimon.errors import InputError, quote, shorten
 from parsimon.parsing import parse_number
 from parsimon.threat import Loss, Scores, Targets
 
@@ -96,10 +96,10 @@ class Spec:
                 return cls.of(tomllib.load(file))
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} is not a TOML file: {error}") from error
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+        except (ValueError, RecursionError) as error:  # numbers of too many digits and arrays of too many levels, too
+            raise InputError(f"{path} is not a TOML file: {shorten(str(error))}") from error
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Spec:
@@ -108,9 +108,11 @@ class Spec:
         known = [field.name for field in fields(cls)]
         for key, value in settings.items():
             if key not in known:
-                raise InputError(f"there is no setting {key!r}; known are {', '.join(known)}")
+                raise InputError(f"there is no setting {quote(key)}; known are {', '.join(known)}")
             if not _fits(value, hints[key]):
-                raise InputError(f"{key} must be {_kind(hints[key])}; got {value!r}")
+                raise InputError(f"{key} must be {_kind(hints[key])}; got {quote(value)}")
+            if any("\0" in each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)):
+                raise InputError(f"{key} must not contain a NUL character; got {quote(value)}")
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
         }
@@ -119,7 +121,7 @@ class Spec:
     def differences(self, other: Spec) -> list[str]:
         """What the other says otherwise, a line each."""
         mine, others = asdict(self), asdict(other)
-        return [f"{key}: {mine[key]!r}, not {others[key]!r}" for key in mine if mine[key] != others[key]]
+        return [f"{key}: {quote(mine[key])}, not {quote(others[key])}" for key in mine if mine[key] != others[key]]
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -10,6 +10,9 @@ Tables:
   of the call that ended it are written together, so whenever the process dies, an image is either ended or can be
   resumed from its last reply. The journal of an attack is deleted when the attack is over.
 
+Each row has a checksum, and the rows of each attack and the facts are counted. Both are verified by whoever reads them,
+so that a damaged file is an error and never another result. `runfile` has the details.
+
 A write is handed to the operating system after each model call, so that killing the process loses nothing; it is not
 forced to the disk each time, so a power cut can lose the last moments, but never leaves a broken file.
 """
@@ -18,38 +21,39 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 
-from parsimon.blocks import Grid
+from parsimon import packing, runfile
+from parsimon.blocks import first_grid
 from parsimon.checks import ImageSource
-from parsimon.errors import InputError, StoreError
-from parsimon.protocol import Corner, Image, Outcome, Picture, Point, Told, Traffic
+from parsimon.errors import InputError, StoreError, first_line, quote
+from parsimon.protocol import Corner, Ended, Image, Outcome, Picture, Point, Told, Traffic
+from parsimon.runfile import checksum, snapshot, transaction
 from parsimon.verify import Verification
 
-_VERSION = 3
-_APPLICATION = 0x70617273  # "pars"
-_LOCK, _MOMENT = "lock.sqlite", 0.5  # seconds
 _COMPACT_AFTER = 64 * 2**20  # bytes of journal
+_ADD_OUTCOME = f"INSERT INTO outcomes ({runfile.OUTCOMES}, checksum) VALUES ({'?, ' * len(runfile.COLUMNS)}?)"
+# The table is verified when a run is opened, and the index of its key is not.
+_GET_OUTCOMES = f"SELECT rowid, {runfile.OUTCOMES}, checksum FROM outcomes NOT INDEXED"
+_GET_ENTRIES = "SELECT told, call, attack, checksum FROM journal"
 
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE outcomes (
-    attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
-    ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
-    predicted INTEGER, grid TEXT, point BLOB, confidence REAL, PRIMARY KEY (attack, image)
-);
-CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL);
-"""
-_FACT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
+is_written = runfile.is_written
+
+
+class Progress(NamedTuple):
+    """How far an attack is."""
+
+    queries: int = 0  # charged so far, for images in work too
+    outcomes: int = 0  # rows that are stored
+    journal: int = 0  # rows that are stored
 
 
 class Store:
@@ -59,32 +63,58 @@ class Store:
         """`images` are those of the run: what an attack has made of one is stored as what differs from it."""
         self._path = folder / "run.sqlite"
         self._images = images
-        self._lock = _locked(folder) if write else None
-        with self._errors():
-            if not write and not self._path.exists():
-                raise StoreError(f"{folder} holds no run: there is no {self._path.name} in it")
-            self._database = sqlite3.connect(self._path, isolation_level=None)
-            if write and self._is_empty():
-                self._create()
-            self._check()
-            if write:
-                self._database.execute("PRAGMA journal_mode = WAL")
-                self._database.execute("PRAGMA synchronous = NORMAL")
         self._written = 0
+        if not write and not self._path.exists():
+            raise StoreError(f"{folder} holds no run: there is no {self._path.name} in it")
+        self._lock = runfile.locked(folder) if write else None
+        with ExitStack() as opened:
+            if self._lock is not None:
+                opened.enter_context(closing(self._lock))
+            with self._errors():
+                open_file = runfile.open_for_writing if write else runfile.open_for_reading
+                self._database = open_file(self._path)
+            opened.callback(runfile.close_after_writing if write else sqlite3.Connection.close, self._database)
+            if write:
+                self._verify_rows()
+                with self._errors():
+                    runfile.begin_writing(self._database)
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.close()
-        if self._lock is not None:
-            self._lock.close()
+        self._opened.close()
+
+    def verify(self) -> None:
+        """Raise an error if anything in the file is damaged. It reads all of it.
+
+        A file that is open for writing was verified when it was opened.
+        """
+        with self._errors():
+            runfile.check_pages(self._database)
+        self._verify_rows()
+
+    def _verify_rows(self) -> None:
+        """Verify all rows, also those that nobody asks for: a fact may be missing because its name is damaged."""
+        with self._errors(), snapshot(self._database):
+            facts = self._database.execute("SELECT key, value, checksum FROM about").fetchall()
+            for fact in facts:
+                _verify_fact(*fact)
+            if facts and self.known(runfile.NUMBER_OF_FACTS) != len(facts) - 1:
+                raise sqlite3.DatabaseError("facts of the run are missing")
+            with closing(self._database.execute(_GET_OUTCOMES)) as rows:
+                for row in rows:
+                    _verify_outcome(row)
+            with closing(self._database.execute(_GET_ENTRIES)) as rows:
+                for entry in rows:
+                    _verify_entry(*entry)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
     def know(self, key: str, value: Any) -> None:
-        with self._transaction():
-            self._database.execute(_FACT, (key, json.dumps(value)))
+        with self._errors(), transaction(self._database):
+            self._set_fact(key, value)
 
     def hold(self, key: str, value: Any) -> None:
         """Write down a fact of what the run is made on, or see that it is still the same."""
@@ -98,47 +128,66 @@ class Store:
             )
 
     def known(self, key: str) -> Any:
-        """The fact, or None."""
+        """Return the fact, or None."""
         with self._errors():
-            row = self._database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+            row = self._database.execute("SELECT key, value, checksum FROM about WHERE key = ?", (key,)).fetchone()
+            return None if row is None else _fact(*row)
+
+    def _set_fact(self, key: str, value: Any) -> None:
+        is_new = self._database.execute("SELECT 1 FROM about WHERE key = ?", (key,)).fetchone() is None
+        self._database.execute(runfile.SET_FACT, runfile.fact_row(key, value))
+        if is_new and key != runfile.NUMBER_OF_FACTS:
+            (others,) = self._database.execute(
+                "SELECT COUNT(*) FROM about WHERE key != ?", (runfile.NUMBER_OF_FACTS,)
+            ).fetchone()
+            self._set_fact(runfile.NUMBER_OF_FACTS, others)
 
     # --- what has ended, and what is in work ------------------------------------------------------------------------
 
     def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told], queries: int | None = None) -> None:
-        """All that one model call has brought, at once; and how many queries were charged so far, for who looks on."""
-        with self._transaction():
-            if queries is not None:  # never fewer than before: a run that goes on counts again what its searches know
-                charged = max(queries, self.queries(attack))
-                self._database.execute(_FACT, (f"queries {attack}", json.dumps(charged)))
-            self._database.executemany(
-                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [self._row(attack, outcome) for outcome in ended],
-            )
-            if told:
-                packed = _packed(told)
-                self._database.execute("INSERT INTO journal (attack, told) VALUES (?, ?)", (attack, packed))
-                self._written += len(packed)
+        """Write all that one model call has brought, at once, and how many queries were charged so far."""
+        rows = [self._row(attack, outcome) for outcome in ended]
+        packed = packing.pack_told(told) if told else None
+        with self._errors(), transaction(self._database):
+            before = self._progress(attack)
+            # Never fewer than before: a run that goes on counts again what its searches know.
+            charged = before.queries if queries is None else max(queries, before.queries)
+            entries = before.journal + (packed is not None)
+            self._set_fact(f"progress {attack}", Progress(charged, before.outcomes + len(rows), entries))
+            self._database.executemany(_ADD_OUTCOME, rows)
+            if packed is not None:
+                self._add_entry(attack, packed)
         if self._written > _COMPACT_AFTER:
             self._compact(attack)
 
     def outcomes(self, attack: str) -> dict[int, Outcome]:
-        """Of the images whose attack has ended."""
-        with self._errors():
-            rows = self._database.execute("SELECT * FROM outcomes WHERE attack = ? ORDER BY image", (attack,))
-            return {row[1]: self._outcome(row) for row in rows}
+        """Return the outcomes of the images whose attack has ended."""
+        with self._errors(), snapshot(self._database):
+            with closing(self._database.execute(f"{_GET_OUTCOMES} WHERE attack = ? ORDER BY image", (attack,))) as rows:
+                outcomes = {outcome.index: outcome for outcome in map(self._outcome, rows)}
+            stored = self._progress(attack).outcomes
+            if len(outcomes) != stored:
+                raise sqlite3.DatabaseError(f"{len(outcomes):,} of {stored:,} outcomes of {attack} are there")
+        return outcomes
 
     def ended_after(self, place: int) -> list[tuple[int, str, Outcome]]:
-        """What has ended, of all attacks, in the order in which it did, each with its place in it; those before are not
-        read.
+        """Return what has ended after a place, of all attacks in the order in which it did, each with its place.
+
+        The first outcome has place 1. Those before are not read.
         """
-        with self._errors():
-            rows = self._database.execute("SELECT rowid, * FROM outcomes WHERE rowid > ? ORDER BY rowid", (place,))
-            return [(number, row[0], self._outcome(tuple(row))) for number, *row in rows]
+        with self._errors(), snapshot(self._database):
+            with closing(self._database.execute(f"{_GET_OUTCOMES} WHERE rowid > ? ORDER BY rowid", (place,))) as rows:
+                ended = [(row[0], row[1], self._outcome(row)) for row in rows]
+            names = self._database.execute("SELECT key FROM about WHERE key LIKE 'progress %'").fetchall()
+            stored = sum(self._progress(key.removeprefix("progress ")).outcomes for (key,) in names)
+            if [number for number, *_ in ended] != list(range(place + 1, stored + 1)):
+                raise sqlite3.DatabaseError(f"{place + len(ended):,} of {stored:,} outcomes are there")
+        return ended
 
     def queries(self, attack: str) -> int:
-        """Charged so far, for images in work too."""
-        return self.known(f"queries {attack}") or 0
+        """Return how many queries were charged so far, for images in work too."""
+        with self._errors():
+            return self._progress(attack).queries
 
     def count(self, attack: str, traffic: Traffic | None) -> None:
         """Of a model behind a network: what went there so far. Written before what it brought, which may be lost."""
@@ -146,32 +195,44 @@ class Store:
             self.know(f"traffic {attack}", asdict(traffic))
 
     def traffic(self, attack: str) -> Traffic | None:
-        """What went to a model behind a network; None of other models."""
+        """Return what went to a model behind a network; None of other models."""
         known = self.known(f"traffic {attack}")
-        return None if known is None else Traffic(**known)
+        if known is None:
+            return None
+        with self._errors(), _decoding(f"the traffic of {attack}"):
+            return Traffic(_count(known["attempted"]), _count(known["answered"]))
 
     def verification(self, attack: str) -> Verification | None:
         """Return what the second look at the successes found; None where there was none."""
         known = self.known(f"verified {attack}")
-        return None if known is None else Verification(known["queried"], tuple(known["failed"]))
+        if known is None:
+            return None
+        with self._errors(), _decoding(f"the verification of {attack}"):
+            return Verification(_count(known["queried"]), tuple(map(_count, known["failed"])))
 
     def told(self, attack: str) -> dict[int, Told]:
-        """What the searches of images still in work were told."""
+        """Return what the searches of images still in work were told."""
         parts: dict[int, list[Told]] = defaultdict(list)
-        with self._errors():
-            ended = {row[0] for row in self._database.execute("SELECT image FROM outcomes WHERE attack = ?", (attack,))}
-            for (packed,) in self._database.execute(
-                "SELECT told FROM journal WHERE attack = ? ORDER BY call", (attack,)
-            ):
-                for told in _unpacked(packed):
-                    if told.image not in ended:
-                        parts[told.image].append(told)
+        entries = 0
+        with self._errors(), snapshot(self._database):
+            images = self._database.execute("SELECT image FROM outcomes NOT INDEXED WHERE attack = ?", (attack,))
+            ended = {image for (image,) in images}
+            with closing(self._database.execute(f"{_GET_ENTRIES} WHERE attack = ? ORDER BY call", (attack,))) as rows:
+                for entry in rows:
+                    entries += 1
+                    for told in _entry(*entry):
+                        if told.image not in ended:
+                            parts[told.image].append(told)
+            stored = self._progress(attack).journal
+            if entries != stored:
+                raise sqlite3.DatabaseError(f"{entries:,} of {stored:,} journal entries of {attack} are there")
         return {index: joined(those) for index, those in parts.items()}
 
     def finish(self, attack: str) -> None:
         """Forget the journal of an attack that is over."""
-        with self._transaction():
+        with self._errors(), transaction(self._database):
             self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
+            self._set_fact(f"progress {attack}", self._progress(attack)._replace(journal=0))
         with self._errors():
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -179,42 +240,71 @@ class Store:
     def _compact(self, attack: str) -> None:
         """Drop from the journal what ended images were told; it would grow with the run, not with what is in work."""
         live = list(self.told(attack).values())
-        with self._transaction():
+        with self._errors(), transaction(self._database):
             self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
-            self._database.execute("INSERT INTO journal (attack, told) VALUES (?, ?)", (attack, _packed(live)))
+            self._set_fact(f"progress {attack}", self._progress(attack)._replace(journal=1))
+            self._add_entry(attack, packing.pack_told(live))
         self._written = 0
+
+    def _progress(self, attack: str) -> Progress:
+        known = self.known(f"progress {attack}")
+        with _decoding(f"the progress of {attack}"):
+            return Progress() if known is None else Progress(*map(_count, known))
+
+    def _add_entry(self, attack: str, packed: bytes) -> None:
+        (call,) = self._database.execute("SELECT COALESCE(MAX(call), 0) + 1 FROM journal").fetchone()
+        seal = checksum((call, attack, packed))
+        self._database.execute("INSERT INTO journal VALUES (?, ?, ?, ?)", (call, attack, packed, seal))
+        self._written += len(packed)
 
     def _row(self, attack: str, outcome: Outcome) -> tuple[Any, ...]:
         grid, point = self._point_columns(outcome)
-        return (
+        confidence = None if outcome.confidence is None else float(outcome.confidence)
+        row = (
             *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
             *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, point),
-            outcome.confidence,
+            *(confidence, outcome.out_of_range),
         )
+        return *row, checksum(row)
 
     def _outcome(self, row: tuple[Any, ...]) -> Outcome:
-        _, index, success, queries, ended, uncharged, outside, gradients, predicted, grid, packed, confidence = row
-        point = None if packed is None else self._point(index, grid, packed)
-        return Outcome(
-            index, bool(success), queries, ended, uncharged, outside, 0, gradients, predicted, point, confidence
-        )
+        _verify_outcome(row)
+        _, attack, index, success, queries, ended, uncharged, outside, gradients, *rest = row
+        with _decoding(f"the outcome of {attack} on image {index}"):
+            predicted, grid, packed, confidence, out_of_range, _ = rest
+            if ended not in get_args(Ended):
+                raise ValueError("it ended in no known way")
+            return Outcome(
+                index=_count(index),
+                success=bool(_count(success)),
+                queries=_count(queries),
+                ended=ended,
+                uncharged=_count(uncharged),
+                outside=_count(outside),
+                out_of_range=_count(out_of_range),
+                gradients=_count(gradients),
+                predicted=None if predicted is None else _count(predicted),
+                point=None if packed is None else self._point(index, grid, packed),
+                confidence=None if confidence is None else float(confidence),
+            )
 
     def _point_columns(self, outcome: Outcome) -> tuple[str | None, bytes | None]:
-        """A corner as a bit for each block, with its grid; an image as its difference from the original."""
+        """Return a corner as a bit for each block, with its grid; an image as its difference from the original."""
         point = outcome.point
         if point is None:
             return None, None
         if isinstance(point, Corner):
             rows, columns = point.grid.noise
-            return f"{rows} {columns} {point.grid.block}", zlib.compress(point.bits)
-        return None, _difference(point.pixels, self._original(outcome.index))
+            return f"{rows} {columns} {point.grid.block}", packing.pack_bits(point.bits)
+        return None, packing.pack_difference(point.pixels, self._original(outcome.index))
 
     def _point(self, index: int, grid: str | None, packed: bytes) -> Point:
         if grid is None:
             original = self._original(index)
-            return Picture(original.shape, _added(packed, original))
+            return Picture(original.shape, packing.unpack_difference(packed, original))
         rows, columns, block = map(int, grid.split())
-        return Corner(Grid(self._shape, (rows, columns), block), zlib.decompress(packed))
+        cut = first_grid(self._shape, block, (rows, columns))
+        return Corner(cut, packing.unpack_bits(packed, cut.count))
 
     @cached_property
     def _shape(self) -> tuple[int, int, int]:
@@ -225,67 +315,22 @@ class Store:
     def _original(self, index: int) -> Image:
         return np.asarray(self._images[index], np.float32)
 
-    # --- the file ---------------------------------------------------------------------------------------------------
-
-    def _is_empty(self) -> bool:
-        """Whether nothing was ever written: the file is new, or the process that made it was killed before."""
-        (tables,) = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        (application,) = self._database.execute("PRAGMA application_id").fetchone()
-        return not tables and not application
-
-    def _create(self) -> None:
-        self._database.executescript(
-            f"BEGIN; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA} COMMIT;"
-        )
-
-    def _check(self) -> None:
-        (application,) = self._database.execute("PRAGMA application_id").fetchone()
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
-            raise StoreError(f"{self._path} is a database, but not of a run")
-        if version > _VERSION:
-            raise StoreError(
-                f"{self._path} was written by a later parsimon (format {version}; this one knows {_VERSION}): update it"
-            )
-        if version < _VERSION:
-            raise StoreError(
-                f"{self._path} was written by an earlier parsimon (format {version}; this one knows {_VERSION}) and is "
-                "left as it is: its results.csv and its tables can still be read. To go on with it, use the version in "
-                f"its environment.json; to have it anew: parsimon run {self._path.parent / 'spec.toml'} --out ANOTHER"
-            )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._errors():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's errors as sentences."""
+        """Turn SQLite's errors into sentences."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if "full" in str(error) or "I/O" in str(error):
-                raise StoreError(
-                    f"{self._path} cannot be written ({error}): make room on the disk, then resume the run. "
-                    "Everything up to the last model call is saved."
-                ) from error
-            raise StoreError(f"{self._path} cannot be used: {error}") from error
-        except (sqlite3.DatabaseError, zlib.error) as error:
-            raise StoreError(
-                f"{self._path} is damaged ({error}). What can be read of it may be saved with sqlite3's .recover"
-            ) from error
+        except sqlite3.Error as error:
+            refusal = runfile.refusal(self._path, error)
+            raise (StoreError(refusal) if refusal else self.damaged(str(error))) from error
+
+    def damaged(self, what: str) -> StoreError:
+        """Return an error that says what is damaged, and what can still be used."""
+        return StoreError(runfile.damage(self._path, what))
 
 
 def joined(parts: Sequence[Told]) -> Told:
-    """What was told of one image, call after call, as one."""
+    """Return what was told of one image, call after call, as one."""
     gradients = [part.gradient for part in parts if part.gradient is not None]
     return Told(
         parts[0].image,
@@ -293,73 +338,48 @@ def joined(parts: Sequence[Told]) -> Told:
         np.concatenate(gradients) if gradients else None,
         sum(part.outside for part in parts),
         sum(part.uncharged for part in parts),
+        sum(part.out_of_range for part in parts),
     )
 
 
-def is_written(folder: Path) -> bool:
-    """Whether a process is working on the run."""
-    path = folder / _LOCK
-    if not path.exists():
-        return False
-    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as lock:
-        try:
-            lock.execute("SELECT COUNT(*) FROM sqlite_master")
-        except sqlite3.OperationalError:  # it is locked
-            return True
-    return False
+def _fact(key: str, value: str, seal: bytes) -> Any:
+    _verify_fact(key, value, seal)
+    with _decoding(f"the fact {quote(key)}"):
+        return json.loads(value)
 
 
-def _locked(folder: Path) -> sqlite3.Connection:
-    """A lock that the operating system lets go when this process ends, however it ends."""
-    # Who asks whether the run `is_written` holds it too, for a moment.
-    lock = sqlite3.connect(folder / _LOCK, timeout=_MOMENT, isolation_level=None)
+def _verify_fact(key: str, value: str, seal: bytes) -> None:
+    if checksum((key, value)) != seal:
+        raise sqlite3.DatabaseError(f"the fact {quote(key)} (its checksum is wrong)")
+
+
+def _verify_outcome(row: tuple[Any, ...]) -> None:
+    _, *values, seal = row
+    if checksum(tuple(values)) != seal:
+        raise sqlite3.DatabaseError(f"the outcome of {values[0]} on image {values[1]} (its checksum is wrong)")
+
+
+def _entry(packed: bytes, call: int, attack: str, seal: bytes) -> list[Told]:
+    _verify_entry(packed, call, attack, seal)
+    with _decoding(f"journal entry {call} of {attack}"):
+        return list(packing.unpack_told(packed))
+
+
+def _verify_entry(packed: bytes, call: int, attack: str, seal: bytes) -> None:
+    if checksum((call, attack, packed)) != seal:
+        raise sqlite3.DatabaseError(f"journal entry {call} of {attack} (its checksum is wrong)")
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{quote(value)} is not a count")
+    return value
+
+
+@contextmanager
+def _decoding(what: str) -> Iterator[None]:
+    """Say what is damaged, whatever its bytes make Python complain about."""
     try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        lock.close()
-        raise StoreError(f"another process is working on the run in {folder}") from error
-    return lock
-
-
-def _difference(pixels: Image, original: Image) -> bytes:
-    """The bits of floats less those of others, which for near floats are small whole numbers.
-
-    The sign goes last, so that what is small begins with zeros, and all first bytes come first, for zlib to see them.
-    """
-    steps = pixels.reshape(-1).view(np.int32) - np.ascontiguousarray(original).reshape(-1).view(np.int32)
-    return zlib.compress(((steps << 1) ^ (steps >> 31)).view(np.uint8).reshape(-1, 4).T.tobytes())
-
-
-def _added(packed: bytes, original: Image) -> bytes:
-    """The other way round; no bit is lost."""
-    coded = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(4, -1).T.copy().view(np.uint32).reshape(-1)
-    steps = (coded >> 1).view(np.int32) ^ -(coded & 1).astype(np.int32)
-    return (np.ascontiguousarray(original).reshape(-1).view(np.int32) + steps).tobytes()
-
-
-def _packed(told: Sequence[Told]) -> bytes:
-    """Five whole numbers for each image (which, how many losses, gradients, outside, not charged), then all."""
-    lengths = [(each.image, len(each.loss), 0 if each.gradient is None else len(each.gradient)) for each in told]
-    heads = [(*numbers, each.outside, each.uncharged) for numbers, each in zip(lengths, told, strict=True)]
-    gradients = [each.gradient for each in told if each.gradient is not None]
-    shape = gradients[0].shape[1:] if gradients else (0, 0, 0)
-    parts = [
-        np.array([len(told), *shape], np.int64).tobytes(),
-        np.array(heads, np.int64).tobytes(),
-        np.concatenate([each.loss for each in told]).astype(np.float64).tobytes(),
-        *(np.ascontiguousarray(each, np.float32).tobytes() for each in gradients),
-    ]
-    return b"".join(parts)
-
-
-def _unpacked(packed: bytes) -> Iterator[Told]:
-    count, *shape = np.frombuffer(packed, np.int64, 4).tolist()
-    heads = np.frombuffer(packed, np.int64, 5 * count, 32).reshape(count, 5)
-    losses = np.frombuffer(packed, np.float64, int(heads[:, 1].sum()), 32 + heads.nbytes)
-    gradients = np.frombuffer(packed, np.float32, offset=32 + heads.nbytes + losses.nbytes)
-    gradients = gradients.reshape(-1, *shape) if len(gradients) else gradients
-    loss_at = gradient_at = 0
-    for index, points, with_gradient, outside, uncharged in heads.tolist():
-        gradient = gradients[gradient_at : gradient_at + with_gradient] if with_gradient else None
-        yield Told(index, losses[loss_at : loss_at + points], gradient, outside, uncharged)
-        loss_at, gradient_at = loss_at + points, gradient_at + with_gradient
+        yield
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"{what} ({first_line(error)})") from error
