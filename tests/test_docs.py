@@ -20,7 +20,7 @@ import parsimon
 import published_numbers
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
-from parsimon.cli import command
+from parsimon.cli.commands import command
 from parsimon.spec import Spec
 
 ROOT = Path(__file__).parent.parent

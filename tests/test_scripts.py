@@ -20,7 +20,7 @@ import yaml
 import parsimon
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
-from parsimon.cli import command
+from parsimon.cli.commands import command
 from parsimon.experiments import exhibits
 from small_model import IMAGES, LABELS, changed, linear
 from test_cli import USERS_MODULE, coloured_images, run

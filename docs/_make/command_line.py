@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from parsimon.cli import command
+from parsimon.cli.commands import command
 
 PAGE = Path(__file__).parents[1] / "reference" / "command.md"
 

@@ -8,14 +8,18 @@
 For evaluating models that one owns or is permitted to test.
 """
 
-from parsimon import zoo
-from parsimon.api import attack, compare, evaluate
-from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
-from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
-from parsimon.evaluation import Evaluation
-from parsimon.protocol import Attack, Outcome
-from parsimon.result import Comparison, Result
-from parsimon.threat import Threat
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parsimon import zoo
+    from parsimon.api import attack, compare, evaluate
+    from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
+    from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
+    from parsimon.evaluation import Evaluation
+    from parsimon.protocol import Attack, Outcome
+    from parsimon.result import Comparison, Result
+    from parsimon.threat import Threat
 
 __version__ = "0.2.0"
 
@@ -44,3 +48,33 @@ __all__ = [
     "evaluate",
     "zoo",
 ]
+
+# Where each public name lives. They are imported when they are first used, so that the command can import this package
+# before it is ready for Ctrl-C.
+_HOMES = {
+    "api": ("attack", "compare", "evaluate"),
+    "attacks": ("NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"),
+    "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
+    "evaluation": ("Evaluation",),
+    "protocol": ("Attack", "Outcome"),
+    "result": ("Comparison", "Result"),
+    "threat": ("Threat",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        globals()[name] = value = getattr(import_module(f"parsimon.{_HOME_OF[name]}"), name)
+        return value
+    if not name.startswith("_"):
+        try:
+            return import_module(f"parsimon.{name}")  # a module of this package, as in parsimon.zoo.images()
+        except ModuleNotFoundError as error:
+            if error.name != f"parsimon.{name}":
+                raise
+    raise AttributeError(f"module 'parsimon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

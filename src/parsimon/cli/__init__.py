@@ -1,39 +1,36 @@
-"""The command `parsimon`: a module for each of its parts."""
+"""The command `parsimon`: a module for each of its parts.
+
+Importing this package imports none of them: `main` does, when it is ready for Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
-import click
-
-import parsimon
-from parsimon.cli import output
-from parsimon.cli.check import check
-from parsimon.cli.completion import completion
-from parsimon.cli.look import plot, report, show
-from parsimon.cli.reproduce import reproduce
-from parsimon.cli.run import compare, resume, run
-from parsimon.cli.view import view
-from parsimon.cli.zoo import command as zoo
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=output.EXIT_CODES)
-@click.version_option(parsimon.__version__, prog_name="parsimon")
-def command() -> None:
-    """How robust is an image classifier to someone who can only query it?
-
-    For models that you own or are permitted to test.
-    """
-
-
-for part in (run, compare, resume, show, view, report, plot, reproduce, zoo, check, completion):
-    command.add_command(part)
+_INTERRUPTED = 130  # as shells report Ctrl-C
 
 
 def main() -> None:
-    """The command, as a process."""
+    """Run the command as a process."""
     # Threads that spin while they wait slow a torch model down a hundredfold beside any other busy process; torch
     # reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a job in the background is not
+    if interruptible:
+        signal.signal(signal.SIGINT, _leave)
+    from parsimon.cli import output
+    from parsimon.cli.commands import command
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(output.run(command))
+
+
+def _leave(*_: object) -> None:
+    """Leave at once: an exception might be raised where Python ignores it, and nothing is in work yet."""
+    if "--json" in sys.argv:
+        os.write(1, b'{"error": "interrupted", "exit_code": %d}\n' % _INTERRUPTED)
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)

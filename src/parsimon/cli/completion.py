@@ -58,5 +58,5 @@ def completion(shell: str) -> None:
     known = get_completion_class(shell)
     assert known is not None, "click has all of these"
     # Found when it is asked for: the command is made of this one too.
-    script = known(import_module("parsimon.cli").command, {}, "parsimon", "_PARSIMON_COMPLETE").source()
+    script = known(import_module("parsimon.cli.commands").command, {}, "parsimon", "_PARSIMON_COMPLETE").source()
     answer(lambda: {"shell": shell, "script": script}, lambda: print(script))

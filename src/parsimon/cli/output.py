@@ -76,7 +76,7 @@ def run(command: click.Command) -> int:
     except click.ClickException as error:
         error.show()
         return _failed(error.format_message(), error.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return _failed("interrupted", Exit.INTERRUPTED)
     except ParsimonError as error:

@@ -1,0 +1,28 @@
+"""The command `parsimon`, made of its parts."""
+
+from __future__ import annotations
+
+import click
+
+import parsimon
+from parsimon.cli import output
+from parsimon.cli.check import check
+from parsimon.cli.completion import completion
+from parsimon.cli.look import plot, report, show
+from parsimon.cli.reproduce import reproduce
+from parsimon.cli.run import compare, resume, run
+from parsimon.cli.view import view
+from parsimon.cli.zoo import command as zoo
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=output.EXIT_CODES)
+@click.version_option(parsimon.__version__, prog_name="parsimon")
+def command() -> None:
+    """How robust is an image classifier to someone who can only query it?
+
+    For models that you own or are permitted to test.
+    """
+
+
+for part in (run, compare, resume, show, view, report, plot, reproduce, zoo, check, completion):
+    command.add_command(part)
