@@ -10,6 +10,7 @@ from parsimon.errors import InputError, quote
 from parsimon.oracles.remote import HEADERS
 
 _LONGEST = 2000  # characters of the address of a server
+_LONGEST_HOST = 255
 _SHOWN = 200  # characters of it in a sentence
 _NAME = r"[0-9A-Za-z_-]{1,63}(\.[0-9A-Za-z_-]{1,63})*\.?"
 _HOST = re.compile(rf"({_NAME}|\[[0-9A-Fa-f:.]{{2,45}}(%25[0-9A-Za-z_.-]{{1,40}})?\])(?P<port>:[0-9]{{0,5}})?")
@@ -32,25 +33,28 @@ def split_url(url: object) -> SplitResult:
         raise InputError(
             "an address must be a text of printable ASCII characters without spaces; write others as %20 and the like"
         )
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise _bad_host(url) from None
+    place = url.partition("?")[0]
+    parts = _split(url)
+    if parts is None:
+        got = "" if "@" in place else f"; got {quote(place)}"  # before an @ there may be a password
+        raise InputError(
+            "an address must begin as SCHEME://HOST:PORT/, with a name or an IP address as its host, [...] around one "
+            f"of version 6, and a port from 1 to 65535{got}"
+        )
     if "@" in parts.netloc:
         raise InputError(f"an address must hold no password, since it is shown and stored: set {HEADERS} instead")
-    if not _HOST.fullmatch(parts.netloc) or len(parts.netloc) > 255 or port == 0:
-        raise _bad_host(url)
     return parts
 
 
-def _bad_host(url: str) -> InputError:
-    place = url.partition("?")[0]
-    got = "" if "@" in place else f"; got {quote(place)}"  # before an @ there may be a password
-    return InputError(
-        "an address must begin as SCHEME://HOST:PORT/, with a name or an IP address as its host, [...] around one of "
-        f"version 6, and a port from 1 to 65535{got}"
-    )
+def _split(url: str) -> SplitResult | None:
+    """Return the parts of an address; None if nobody can be asked there."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        usable = _HOST.fullmatch(host) and len(host) <= _LONGEST_HOST and parts.port != 0
+    except ValueError:  # a port that is no number, or half a pair of brackets
+        return None
+    return parts if usable else None
 
 
 def server_address(parts: SplitResult) -> Address:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from urllib.parse import urlsplit
 
 _RUN = 8  # so many characters of a secret in a row are never shown
 _SHORTEST = 4  # a shorter value is no secret: to hide it would hide half of every message
 _MOST = 1024  # values to remember; a signature may differ in every request
-_LONGEST = 500  # characters of a message
+_READ, _LONGEST = 10_000, 500  # characters of a message that are read, and that are shown
 _DEPTH = 4  # an escape may itself be escaped, as in `%252F`
 _PUBLIC = {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type", "user-agent"}
 _ESCAPE = re.compile(
@@ -44,37 +45,39 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets and control characters, cut to a readable length."""
-        text = self._without_secrets(text)
+        text = self._without_secrets(text[:_READ])
         text = "".join(each if each.isprintable() else " " for each in text)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
     def _without_secrets(self, text: str) -> str:
-        plain, spans = _resolved(text)
-        hidden = [False] * len(plain)
-        for size, runs in self._runs().items():
-            for start in range(len(plain) - size + 1):
-                if plain[start : start + size] in runs:
-                    hidden[start : start + size] = [True] * size
-        pieces, shown_from = [], 0
-        for place, (start, end) in enumerate(spans):
-            if not hidden[place]:
-                continue
-            if place == 0 or not hidden[place - 1]:
-                pieces += [text[shown_from:start], "***"]
-            shown_from = end
-        return "".join([*pieces, text[shown_from:]])
+        runs = self._runs()
+        hidden = bytearray(len(text))
+        for plain, spans in _readings(text):
+            for size in runs:
+                for start in range(len(plain) - size + 1):
+                    if plain[start : start + size] in runs[size]:
+                        first, last = spans[start][0], spans[start + size - 1][1]
+                        hidden[first:last] = b"1" * (last - first)
+        pieces = groupby(zip(hidden, text, strict=True), key=lambda pair: pair[0])
+        return "".join("***" if secret else "".join(each for _, each in pairs) for secret, pairs in pieces)
 
     def _runs(self) -> dict[int, set[str]]:
         """Return what must not be shown, by length: runs of long secrets, and short secrets as a whole."""
         runs: dict[int, set[str]] = {}
         for value in tuple(self._values):
             for secret in _secrets_in(value):
-                plain, _ = _resolved(secret)
-                if len(plain) >= _SHORTEST:
-                    size = min(_RUN, len(plain))
-                    found = (plain[start : start + size] for start in range(len(plain) - size + 1))
-                    runs.setdefault(size, set()).update(found)
+                for plain, _ in _readings(secret):
+                    if len(plain) >= _SHORTEST:
+                        size = min(_RUN, len(plain))
+                        found = (plain[start : start + size] for start in range(len(plain) - size + 1))
+                        runs.setdefault(size, set()).update(found)
         return runs
+
+
+def _readings(text: str) -> Iterator[tuple[str, Spans]]:
+    """Yield a text as it is, and without its escapes, each with the places that its characters come from."""
+    yield text, [(place, place + 1) for place in range(len(text))]
+    yield _resolved(text)
 
 
 def _text(value: object) -> str:

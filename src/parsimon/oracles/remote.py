@@ -265,7 +265,7 @@ def as_bytes(images: NDArray[np.float32]) -> NDArray[np.uint8]:
             f"the model takes 8-bit pixels, so pixels must lie between 0 and 1; got {images.min():g} to "
             f"{images.max():g}. Clip the images"
         )
-    return np.rint(pixels).clip(0, 255).astype(np.uint8)
+    return np.asarray(np.rint(pixels).clip(0, 255), np.uint8)
 
 
 def headers_from_environment() -> dict[str, str]:
