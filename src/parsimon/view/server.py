@@ -9,18 +9,24 @@ The server listens on this machine alone. It answers only requests that
 
 There is a fixed list of things to ask for, below. None of them names a file: the run's folder is the one that was given
 when the server started, and pictures are asked for by number.
+
+Whatever a client sends, it gets a status and a sentence, and the terminal stays quiet. The number of connections is
+limited, and each must bring its request in time.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 import secrets
+import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,13 +34,16 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from parsimon.errors import InputError, ParsimonError
+from parsimon.errors import InputError, ParsimonError, first_line
 from parsimon.report.assembly import assembled, page_file
 from parsimon.view import stepwise
 from parsimon.view.watch import Kind, Watch
 
 _HOST = "127.0.0.1"
 _PATIENCE = 30  # seconds for a request to arrive, and for an attack before this one to end
+_CONNECTIONS = 32  # at once; a browser opens six
+_WORDS = 200  # characters of a refusal
+_BUSY = b'{"error":"too many connections: try again"}'
 _PICTURE = re.compile(r"/picture/(original|perturbation|adversarial)/([0-9]{1,4})/([0-9]{1,9})")
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -60,7 +69,8 @@ class Viewer(ThreadingHTTPServer):
             raise InputError(f"port {port} {what}: choose another with --port, or none for one that is free") from error
         self.token = secrets.token_urlsafe(32)
         self.watch = Watch(folder)
-        self.attacking = threading.Semaphore()  # one picture at a time
+        self.attacking = threading.Semaphore()  # one picture at a time, from its decoding on
+        self._free = threading.Semaphore(_CONNECTIONS)
         self.page, self.policy = _page()
 
     def server_bind(self) -> None:
@@ -82,10 +92,56 @@ class Viewer(ThreadingHTTPServer):
         """The name of its cookie: browsers do not tell cookies apart by port."""
         return f"parsimon-{self.server_port}"
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, or refuse if too many connections are open."""
+        if not self._free.acquire(blocking=False):
+            _refuse_busy(request)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was started, which would have released it
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no error."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
+
+
+def _refuse_busy(connection: socket.socket) -> None:
+    head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {len(_BUSY)}\r\n"
+    try:
+        connection.setblocking(False)
+        connection.sendall(f"{head}Connection: close\r\n\r\n".encode() + _BUSY)
+        connection.recv(65536)  # a connection closed with unread bytes is reset, and the reply lost
+    except OSError:
+        pass
+
+
+class _UntilDeadline(io.RawIOBase):
+    """What a client sends, all of it before a deadline: a socket's own timeout starts anew with each byte."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not arrive in time")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
 
 
 def _page() -> tuple[str, str]:
@@ -106,53 +162,65 @@ def _page() -> tuple[str, str]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "parsimon", ""
-    timeout = _PATIENCE
+    default_request_version = "HTTP/1.0"  # of a request that names none; to one of 0.9 no status would be sent
+    _begun = False  # whether a reply is; there is one per connection
 
     @property
     def viewer(self) -> Viewer:
         return cast("Viewer", self.server)
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_UntilDeadline(self.connection, _PATIENCE))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (its name in the base class)
         """Nothing: the terminal is the user's, and addresses hold the token."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """What the base class refuses, as all else is refused."""
-        self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
+        self._refuse(HTTPStatus(code), (message or HTTPStatus(code).phrase)[:_WORDS])
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        if not self._may_ask(asked):
-            return
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    def _get(self) -> None:
+        asked = self._asked()
         if asked.path == "/":
             cookie = f"{self.viewer.cookie}={self.viewer.token}; HttpOnly; SameSite=Strict; Path=/"
             self._send(self.viewer.page.encode(), "text/html; charset=utf-8", {"Set-Cookie": cookie})
         elif asked.path == "/state":
-            self._answer(lambda: self._send_json(self.viewer.watch.state(_number(asked, "after"))))
+            self._send_json(self.viewer.watch.state(_number(asked, "after")))
         elif found := _PICTURE.fullmatch(asked.path):
-            self._answer(lambda: self._picture(cast("Kind", found[1]), int(found[2]), int(found[3])))
+            self._picture(cast("Kind", found[1]), int(found[2]), int(found[3]))
         else:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "there is nothing of this name")
 
-    def do_POST(self) -> None:
-        asked = urlsplit(self.path)
-        if not self._may_ask(asked):
-            return
+    def _post(self) -> None:
+        asked = self._asked()
         if self.headers.get("Origin") not in [f"http://{host}" for host in self.viewer.hosts]:
-            self._refuse(HTTPStatus.FORBIDDEN, "a picture must come from the page itself")
-        elif asked.path != "/attack":
-            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing of this name")
-        else:
-            self._answer(lambda: self._attack(asked))
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "a picture must come from the page itself")
+        if asked.path != "/attack":
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+        self._attack(asked)
 
-    def _may_ask(self, asked: SplitResult) -> bool:
+    def _asked(self) -> SplitResult:
+        """Return what is asked for, if the client may ask."""
+        for name in ("Host", "Origin", "Content-Length"):
+            if len(self.headers.get_all(name, [])) > 1:
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the header {name} must be given once")
         if self.headers.get("Host") not in self.viewer.hosts:
-            self._refuse(HTTPStatus.FORBIDDEN, "this server answers under 127.0.0.1 and localhost alone")
-            return False
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "this server answers under 127.0.0.1 and localhost alone")
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, "the address cannot be read") from None
         given = [*parse_qs(asked.query).get("token", []), *self._cookies()]
         if not any(secrets.compare_digest(each.encode(), self.viewer.token.encode()) for each in given):
-            self._refuse(HTTPStatus.FORBIDDEN, "open the page by the address that `parsimon view` printed")
-            return False
-        return True
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "open the page by the address that `parsimon view` printed")
+        return asked
 
     def _cookies(self) -> Iterator[str]:
         try:
@@ -165,9 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _picture(self, kind: Kind, attack: int, image: int) -> None:
         picture = self.viewer.watch.picture(kind, attack, image)
         if picture is None:
-            self._refuse(HTTPStatus.NOT_FOUND, "the run has no such picture")
-        else:
-            self._send(picture, "image/png")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "the run has no such picture")
+        self._send(picture, "image/png")
 
     def _attack(self, asked: SplitResult) -> None:
         """Every step as a line of JSON, as soon as it is there."""
@@ -176,10 +243,10 @@ class _Handler(BaseHTTPRequestHandler):
         if network not in stepwise.NETWORKS or radius not in stepwise.RADII:
             raise InputError(f"network must be one of {stepwise.NETWORKS} and radius one of {stepwise.RADII}")
         content = self._body()
-        image = stepwise.opened(content) if content else stepwise.bundled(_number(asked, "bundled"))
         if not self.viewer.attacking.acquire(timeout=_PATIENCE):
             raise InputError("another picture is being attacked: try again when it is done")
         try:
+            image = stepwise.opened(content) if content else stepwise.bundled(_number(asked, "bundled"))
             self._stream(stepwise.steps(image, network, radius))
         finally:
             self.viewer.attacking.release()
@@ -202,18 +269,21 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             try:
                 step = next(steps, None)
-            except ParsimonError as error:
-                step = {"error": str(error)}
+            except Exception as error:  # the status is sent, but the sentence can still be
+                step = {"error": _refusal(error)[1]}
         self.wfile.write(b"0\r\n\r\n")
 
-    def _answer(self, answer: Any) -> None:
+    def _answer(self, answer: Callable[[], None]) -> None:
         """What it answers, or in a sentence why it cannot."""
         try:
             answer()
-        except _RefusedError as refused:
-            self._refuse(refused.status, str(refused))
-        except ParsimonError as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except (ConnectionError, TimeoutError):  # of a client that is gone, or too slow
+            raise
+        except Exception as error:
+            if self._begun:  # too late for a status: the reply ends before it is complete
+                self.close_connection = True
+            else:
+                self._refuse(*_refusal(error))
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
         self._send_json({"error": sentence}, status)
@@ -229,6 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self._begun = True
+        self.connection.settimeout(_PATIENCE)  # for each piece of the reply
         self.send_response(status)
         policy = f"{self.viewer.policy}; frame-ancestors 'none'"
         for name, value in {**_HEADERS, "Content-Security-Policy": policy, **headers}.items():
@@ -243,6 +315,16 @@ class _RefusedError(Exception):
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+def _refusal(error: Exception) -> tuple[HTTPStatus, str]:
+    if isinstance(error, _RefusedError):
+        return error.status, str(error)
+    if isinstance(error, ParsimonError):
+        return HTTPStatus.BAD_REQUEST, str(error)
+    if isinstance(error, FileNotFoundError):
+        return HTTPStatus.NOT_FOUND, f"a file of the run is missing: {first_line(error)}"
+    return HTTPStatus.INTERNAL_SERVER_ERROR, f"this cannot be shown: {first_line(error)}"
 
 
 def _number(asked: SplitResult, name: str) -> int:
