@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from parsimon.errors import ModelError, WorkerError
 from parsimon.protocol import Attack, Outcome, Scene, Search, Told
 from parsimon.testing import Network, tasks_for
 from parsimon.testing.model import Recording
+from parsimon.workers import driver as driver_module
 from parsimon.workers.driver import Driver, Lost
 from parsimon.workers.worker import Plan, Report, Request, Worker
 
@@ -42,6 +44,7 @@ class Room:
         self._requests: dict[int, deque[bytes]] = {worker: deque() for worker in range(count)}
         self._losses, self._random = losses, random.Random(seed)
         self.late = late  # a worker that does not answer for now
+        self.dismissed: list[int] = []
 
     @property
     def workers(self) -> Collection[int]:
@@ -52,10 +55,16 @@ class Room:
             self.given[worker].append(len(request.tasks))
         self._requests[worker].append(pickle.dumps(request))
 
-    def answers(self) -> Iterator[tuple[int, Report | Lost]]:
-        worker = self._random.choice(
-            [each for each, requests in self._requests.items() if requests and each != self.late]
-        )
+    def dismiss(self, worker: int) -> None:
+        self.dismissed.append(worker)
+        del self._workers[worker], self._requests[worker]
+
+    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        assert timeout > 0
+        answering = [each for each, requests in self._requests.items() if requests and each != self.late]
+        if not answering:
+            return
+        worker = self._random.choice(answering)
         oracle = self._workers[worker]._oracle
         assert isinstance(oracle, Recording)
         report = pickle.dumps(self._workers[worker].answer(pickle.loads(self._requests[worker].popleft())))
@@ -148,6 +157,50 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
             assert outcome == whole[outcome.index]
     for outcome in interrupted:
         assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
+    count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver_module, "_PATIENCE", 0.01)
+    room = Room(count)
+    driver = Driver(room, plan())
+    told: list[Told] = []
+
+    def fall_silent(step: Step) -> None:
+        told.extend(step.told)
+        if driver.tally.calls == 40:
+            room.late = count - 1
+            driver.stop()
+
+    found = list(driver.run(TASKS, fall_silent))
+    assert room.dismissed == [count - 1]
+    assert f"worker {count - 1} was lost (it did not answer): its images are unfinished" in caplog.text
+    assert len({outcome.index for outcome in found}) == len(found)
+    whole, _, _ = alone("parsimonious")
+    for outcome in found:
+        if outcome.ended == "interrupted":
+            assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+        else:
+            assert outcome == whole[outcome.index]
+    assert {part.image for part in told} <= {outcome.index for outcome in found}
+    assert driver.tally.queries == sum(outcome.queries for outcome in found)
+
+
+def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    room = Room(2)
+    driver = Driver(room, plan())
+
+    def pass_time(_: Step) -> None:
+        clock[0] += 100  # seconds for each model call
+        if driver.tally.calls == 20:
+            driver.stop()
+
+    assert [outcome for outcome in driver.run(TASKS, pass_time) if outcome.ended == "interrupted"]
+    assert room.dismissed == []
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -86,6 +86,18 @@ def test_a_second_ctrl_c_does_not_wait_for_a_worker_that_hangs(other: Run) -> No
     wait_until_gone(process.pid)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_one_ctrl_c_ends_a_run_with_a_worker_that_is_stopped(whole: Run, other: Run, workers: str) -> None:
+    process = other.start("--workers", workers, moment="say/shown/50")
+    os.kill(other.moment(process), signal.SIGSTOP)
+    os.killpg(process.pid, signal.SIGINT)
+    said = other.end(process, code=130)
+    assert "was lost (it did not answer): its images are unfinished" in said
+    again = other.last_calls(_AHEAD)
+    other.go("--workers", "2")
+    other.assert_same(whole, again)
+
+
 def test_workers_end_with_a_driver_that_is_killed_and_the_run_is_resumed(whole: Run, other: Run) -> None:
     process = other.start("--workers", "2", moment="say/shown/50")
     other.moment(process)
@@ -122,7 +134,7 @@ def test_a_model_that_is_an_object_is_refused_with_workers() -> None:
         parsimon.attack(linear, IMAGES, LABELS, 0.02, workers=2)
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5])
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
 def test_a_number_of_workers_that_cannot_be_is_refused(workers: Any) -> None:
     with pytest.raises(InputError, match="workers must be a whole number, at least 1"):
         parsimon.attack("robust", IMAGES, LABELS, 0.02, workers=workers)

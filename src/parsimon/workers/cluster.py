@@ -66,9 +66,11 @@ class Cluster:
     def ask(self, worker: int, request: Request) -> None:
         self._unanswered[worker].append(self._actors[worker].answer.remote(request))
 
-    def answers(self) -> Iterator[tuple[int, Report | Lost]]:
+    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
         first = {unanswered[0]: worker for worker, unanswered in self._unanswered.items() if unanswered}
-        self._ray.wait(list(first))
+        if not first:
+            return
+        self._ray.wait(list(first), timeout=timeout)
         ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0)  # not the one, but all that have come
         for reference in ready:
             worker = first[reference]
@@ -77,10 +79,13 @@ class Cluster:
                 self._unanswered[worker].popleft()
             except self._ray.exceptions.RayError as error:
                 answer = Lost(first_line(error))
-                # One that is merely out of reach must not come back to images that others have taken over.
-                self._ray.kill(self._actors.pop(worker))
-                del self._unanswered[worker]
+                self.dismiss(worker)
             yield worker, answer
+
+    def dismiss(self, worker: int) -> None:
+        # One that is merely out of reach must not come back to images that others have taken over.
+        self._ray.kill(self._actors.pop(worker))
+        del self._unanswered[worker]
 
     def __exit__(self, *_: object) -> None:
         for actor in self._actors.values():

@@ -8,8 +8,9 @@ what a report has told is never asked again, and no result changes.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple, Protocol
@@ -21,6 +22,8 @@ from parsimon.store import joined
 from parsimon.workers.worker import Plan, Report, Request
 
 _AHEAD = 2  # requests that a worker has at once: it goes on with the second while the answer to the first travels
+_LOOK_EVERY = 0.2  # seconds after which a stop is noticed, whether workers answer or not
+_PATIENCE = 5.0  # seconds that a worker may be silent after a stop; more if its model calls take longer
 _ATTACKS = count(1)  # numbers for those that the workers of a crew are asked for, one after another
 _LOG = logging.getLogger("parsimon")
 
@@ -41,8 +44,11 @@ class Crew(Protocol):
     def ask(self, worker: int, request: Request) -> None:
         """Send a request. Where the worker is lost, `answers` says so."""
 
-    def answers(self) -> Iterator[tuple[int, Report | Lost]]:
-        """What has come, at least one thing: it is waited for."""
+    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        """Wait for what comes, and yield all of it; nothing if nothing has come in so many seconds."""
+
+    def dismiss(self, worker: int) -> None:
+        """End a worker that does not answer. Nothing of it is yielded any more."""
 
 
 @dataclass
@@ -54,10 +60,30 @@ class _Hand:
     started: bool = False
     tally: Tally = field(default_factory=Tally)
     landed: int = 0  # queries of the images that have ended there
+    since: float = 0.0  # when it began with the oldest of its requests
+    longest: float = 0.0  # seconds that it has taken for a request
 
     @property
     def working(self) -> bool:
         return self.started and self.unanswered > 0
+
+    def request(self) -> None:
+        """Note that it was sent a request."""
+        if not self.unanswered:
+            self.since = time.monotonic()
+        self.unanswered += 1
+
+    def hear(self) -> None:
+        """Note that it has answered a request."""
+        now = time.monotonic()
+        if self.started:  # the first request includes opening the model
+            self.longest = max(self.longest, now - self.since)
+        self.started, self.since = True, now
+        self.unanswered -= 1
+
+    def is_silent(self, stop: float) -> bool:
+        """Return whether it has work to do, and has answered nothing for too long after a stop."""
+        return self.working and time.monotonic() - max(self.since, stop) > max(_PATIENCE, 2 * self.longest)
 
 
 class Driver:
@@ -66,13 +92,17 @@ class Driver:
     def __init__(self, crew: Crew, plan: Plan) -> None:
         self.tally = Tally()
         self.stopped = False
+        self._stopped_at: float | None = None  # when the workers were asked to stop
         self._crew, self._plan, self._attack = crew, plan, next(_ATTACKS)
         self._hands: dict[int, _Hand] = {}
         self._waiting: deque[int] = deque()  # places among the tasks
         self._journal: dict[int, list[Told]] = defaultdict(list)  # of each image in work, since it was first handed out
 
     def stop(self) -> None:
-        """End after the model calls in work; images still in flight are then yielded as interrupted."""
+        """End after the model calls in work; images still in flight are then yielded as interrupted.
+
+        A worker that stays silent is not waited for. Of its images, what it has reported is kept.
+        """
         self.stopped = True
 
     def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
@@ -82,12 +112,11 @@ class Driver:
         self._hands = {worker: _Hand() for worker in self._crew.workers}
         for worker in self._hands:
             self._ask(worker, Request(plan=self._plan))
-        stopping = False
-        while (self._waiting and not stopping) or any(hand.working for hand in self._hands.values()):
-            for worker, answer in self._crew.answers():
+        while (self._waiting and self._stopped_at is None) or any(hand.working for hand in self._hands.values()):
+            for worker, answer in self._crew.answers(_LOOK_EVERY):
                 hand = self._hands[worker]
                 if isinstance(answer, Lost):
-                    before += self._lose(worker, answer)
+                    before += yield from self._lose(worker, answer, tasks)
                     continue
                 if answer.attack != self._attack:  # of a worker that begins so late that an attack ended without it
                     continue
@@ -100,19 +129,22 @@ class Driver:
                     on_step(Step(self.tally, answer.told))
             if not self.stopped:
                 self._hand_out(tasks)
-            elif not stopping:
-                stopping = True
+            elif self._stopped_at is None:
+                self._stopped_at = time.monotonic()
                 for worker, hand in self._hands.items():
                     if hand.started:
                         self._ask(worker, Request(stop=True))
+            else:
+                for worker in [worker for worker, hand in self._hands.items() if hand.is_silent(self._stopped_at)]:
+                    self._crew.dismiss(worker)
+                    before += yield from self._lose(worker, Lost("it did not answer"), tasks)
 
     def _ask(self, worker: int, request: Request) -> None:
-        self._hands[worker].unanswered += 1
+        self._hands[worker].request()
         self._crew.ask(worker, request._replace(attack=self._attack))
 
     def _take(self, hand: _Hand, report: Report) -> None:
-        hand.started = True
-        hand.unanswered -= 1
+        hand.hear()
         hand.tally = report.tally
         for told in report.told:
             self._journal[told.image].append(told)
@@ -140,9 +172,14 @@ class Driver:
         told = [*([] if task.told is None else [task.told]), *self._journal.get(task.index, [])]
         return replace(task, told=joined(told)) if told else task
 
-    def _lose(self, worker: int, lost: Lost) -> Tally:
-        """Take back the images of a lost worker; what is left of its tally."""
+    def _lose(self, worker: int, lost: Lost, tasks: Sequence[Task]) -> Generator[Outcome, None, Tally]:
+        """Take back the images of a lost worker, or yield them as interrupted after a stop; return its tally."""
         hand = self._hands.pop(worker)
+        if self.stopped:
+            _LOG.warning("worker %d was lost (%s): its images are unfinished", worker, lost.reason)
+            for index, place in hand.images.items():
+                yield Outcome.unfinished(index, self._retold(tasks[place]).told)
+            return hand.tally
         if not self._hands:
             raise WorkerError(
                 f"no worker is left: the last one was lost ({lost.reason}). A stored run can be resumed; all that was "

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Self
 
 from parsimon.workers.driver import Lost
@@ -21,51 +23,83 @@ _SECONDS_TO_LEAVE = 5
 
 
 class Processes:
-    """A crew of processes, each with a pipe to this one. They end when this one does, however it ends."""
+    """A crew of processes, each with a pipe to this one. They end when this one does, however it ends.
+
+    Threads read and write the pipes: a process that is stopped in the middle of a message must not stop this one.
+    """
 
     def __init__(self, model: str | Path, count: int) -> None:
         self._model, self._count = model, count
-        self._pipes: dict[int, Connection] = {}
+        self._requests: dict[int, SimpleQueue[memoryview | None]] = {}  # of each worker that is not lost; None: no more
         self._processes: dict[int, SpawnProcess] = {}
+        self._answers: SimpleQueue[tuple[int, Report | None]] = SimpleQueue()  # None: the worker is gone
 
     def __enter__(self) -> Self:
         # Not forked: a model's framework has threads, which a fork would leave behind in any state.
         context = get_context("spawn")
         with _alone_with_the_processor(), _deaf_to_interrupts():
             for worker in range(1, self._count + 1):
-                self._pipes[worker], theirs = context.Pipe()
+                pipe, theirs = context.Pipe()
                 self._processes[worker] = context.Process(target=_work, args=(theirs, self._model), daemon=True)
                 self._processes[worker].start()
                 theirs.close()  # or the end of the process would not be seen
+                self._requests[worker] = SimpleQueue()
+                threading.Thread(target=_write, args=(pipe, self._requests[worker]), daemon=True).start()
+                threading.Thread(target=self._listen, args=(worker, pipe), daemon=True).start()
         return self
 
     @property
     def workers(self) -> Collection[int]:
-        return list(self._pipes)
+        return list(self._requests)
 
     def ask(self, worker: int, request: Request) -> None:
-        with suppress(OSError):  # of a process that is gone, as will be seen below
-            self._pipes[worker].send(request)
+        self._requests[worker].put(ForkingPickler.dumps(request))
 
-    def answers(self) -> Iterator[tuple[int, Report | Lost]]:
-        ready = connection.wait(self._pipes.values())
-        for worker in [worker for worker, pipe in self._pipes.items() if pipe in ready]:
-            try:
-                yield worker, self._pipes[worker].recv()
-            except (EOFError, OSError):
-                self._pipes.pop(worker).close()
+    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        come: list[tuple[int, Report | None]] = []
+        with suppress(Empty):
+            come.append(self._answers.get(timeout=timeout))
+            while True:
+                come.append(self._answers.get_nowait())
+        for worker, answer in come:
+            if worker not in self._requests:  # it was dismissed
+                continue
+            if answer is not None:
+                yield worker, answer
+            else:
+                self._requests.pop(worker).put(None)
                 process = self._processes[worker]
                 process.join(_SECONDS_TO_LEAVE)
                 yield worker, Lost(_ending(process.exitcode))
 
+    def dismiss(self, worker: int) -> None:
+        self._requests.pop(worker).put(None)
+        self._processes[worker].kill()
+
+    def _listen(self, worker: int, pipe: Connection) -> None:
+        """Collect what a worker answers, until it is gone."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._answers.put((worker, pipe.recv()))
+        self._answers.put((worker, None))
+
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        for pipe in self._pipes.values():
-            pipe.close()
+        for requests in self._requests.values():
+            requests.put(None)
+        deadline = time.monotonic() + (_SECONDS_TO_LEAVE if error is None else 0)
         for process in self._processes.values():
-            process.join(_SECONDS_TO_LEAVE if error is None else 0)
+            process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
+
+
+def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
+    """Send requests to a worker, and at last that there will be no more."""
+    with suppress(OSError):  # of a process that is gone, as its pipe tells who listens to it
+        while (request := requests.get()) is not None:
+            pipe.send_bytes(request)
+        pipe.send(None)
 
 
 def _work(pipe: Connection, model: str | Path) -> None:
@@ -83,7 +117,7 @@ def _work(pipe: Connection, model: str | Path) -> None:
 def _read(pipe: Connection, requests: SimpleQueue[Request | None]) -> None:
     with suppress(EOFError, OSError):
         while True:
-            requests.put(pipe.recv())
+            requests.put(pipe.recv())  # None: there will be no more
     requests.put(None)
 
 
