@@ -29,6 +29,8 @@ COLUMNS = [
     "ended",
     "predicted",
     "confidence",
+    "out_of_range",
+    "verified",
 ]
 
 
@@ -52,6 +54,8 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "ended": each.ended,
             "predicted": each.predicted,
             "confidence": each.confidence,
+            "out_of_range": each.out_of_range,
+            "verified": True if each.success else None,
         }
         for name, result in results.items()
         for each in result.outcomes
@@ -64,7 +68,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
             return text
         if column.endswith("confidence"):
             return float(text) if text else None
-        return None if text == "" else bool(int(text)) if column == "success" else int(text)
+        return None if text == "" else bool(int(text)) if column in ("success", "verified") else int(text)
 
     with path.open(newline="") as file:
         return [{column: value(column, text) for column, text in row.items()} for row in csv.DictReader(file)]
@@ -89,9 +93,9 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     write_results(results, str(tmp_path / "results.PARQUET"))
     table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
     assert table.to_pylist() == expected(results)
-    kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double"]
+    kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double", "int64", "bool"]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
-    assert [field.name for field in table.schema if field.nullable] == ["predicted", "confidence"]
+    assert [field.name for field in table.schema if field.nullable] == ["predicted", "confidence", "verified"]
 
 
 @pytest.mark.parametrize("name", ["results.csv", "results.parquet"])
@@ -103,6 +107,27 @@ def test_no_results_are_a_file_with_the_same_columns(name: str, tmp_path: Path) 
     else:
         table = import_module("pyarrow.parquet").read_table(tmp_path / name)
         assert (table.num_rows, table.column_names) == (0, COLUMNS)
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text(name: str, tmp_path: Path) -> None:
+    results = parsimon.compare(linear, IMAGES, LABELS, 0.05, {name: "square"}, budget=5).results
+    write_results(results, tmp_path / "results.csv")
+    rows = read_csv(tmp_path / "results.csv")
+    assert rows == [{**row, "attack": f"'{name}"} for row in expected(dict(results))]
+    write_results(results, tmp_path / "results.parquet")  # which has no formulas
+    assert import_module("pyarrow.parquet").read_table(tmp_path / "results.parquet")["attack"][0].as_py() == name
+
+
+@pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a=b", "'=1", "\udcff", "a\0b"])
+def test_any_other_name_is_written_as_it_is(name: str, tmp_path: Path) -> None:
+    results = parsimon.compare(linear, IMAGES, LABELS, 0.05, {name: "square"}, budget=5).results
+    write_results(results, tmp_path / "results.csv")
+    printable = name.encode(errors="backslashreplace").decode()
+    assert {row["attack"] for row in read_csv(tmp_path / "results.csv")} == {printable}
 
 
 def test_other_endings_are_refused(results: dict[str, Result], tmp_path: Path) -> None:

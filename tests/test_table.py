@@ -10,7 +10,7 @@ import pytest
 from parsimon import Threat
 from parsimon.protocol import Ended, Outcome
 from parsimon.report.comparison import Entry, comparison_table, paired_table
-from parsimon.report.table import Table
+from parsimon.report.table import Cell, Table
 from parsimon.statistics import newcombe_interval, paired
 
 THREAT = Threat(8 / 255)
@@ -248,3 +248,40 @@ def test_signs_of_a_pair_are_mathematical_in_latex() -> None:
     assert rf"{{\scriptsize $-${-100 * low:.1f} to $+${100 * high:.1f}}}" in lines[2]
     assert "$<$0.001" in against(entry("B", *[None] * 40), subject=entry("A", *[1] * 40)).latex()
     assert r"$\geq$ 33.3\%" in table(Entry("A", outcomes(9, None, None, ended="interrupted"), 100, "margin")).latex()
+
+
+# --- names that may be anything -----------------------------------------------------------------------------------
+
+NAMES = [
+    "a\nb",
+    "a\r\n| x | y |",
+    "a\x1b[31mb",
+    "a\u2028b",
+    "a|b",
+    "a\\|b",
+    "<b>",
+    "*a*",
+    "`a`",
+    "[a](b)",
+    "\udcff",
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_takes_one_printable_line_in_every_format(name: str) -> None:
+    usual, odd = (table(entry(each, 9, 8), entry("NES", 7, None), relative_to=each) for each in ("usual", name))
+    for form in ("markdown", "latex"):
+        assert getattr(odd, form)().count("\n") == getattr(usual, form)().count("\n")
+    for text in (odd.markdown(), odd.latex(), str(odd)):
+        assert text.replace("\n", "").isprintable()
+    for line, plain in zip(odd.markdown().splitlines(), usual.markdown().splitlines(), strict=True):
+        if plain.startswith("|"):
+            assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == plain.count("|")
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<`\[]", odd.markdown())
+
+
+def test_a_name_cannot_leave_a_comment_of_latex() -> None:
+    made = Table("title\n\\input{secrets}", ["attack"], [[[Cell("a\n\\input{x}")]]], ["note\r\\input{y}"])
+    assert made.latex().splitlines()[:2] == ["% title \\input{secrets}", "% note \\input{y}"]
+    assert r"a \textbackslash{}input\{x\}" in made.latex()

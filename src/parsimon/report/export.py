@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from parsimon.errors import InputError, require
+from parsimon.errors import InputError, quote, require
 from parsimon.result import Result
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a formula may begin with
 
 
 class _Row(NamedTuple):
@@ -22,11 +24,12 @@ class _Row(NamedTuple):
     queries: int
     uncharged: int
     outside: int
-    out_of_range: int
     gradients: int
     ended: str
     predicted: int | None  # empty where the model was not fooled, as is
     confidence: float | None  # its probability of that class
+    out_of_range: int
+    verified: bool | None  # whether the success held when it was queried again; empty where it was not
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
@@ -34,7 +37,7 @@ def write_results(results: Mapping[str, Result], path: str | Path) -> None:
     path = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
     if path.suffix.lower() not in writers:
-        raise InputError(f"results are written as {' or '.join(writers)}; got {path.name!r}: choose one of these")
+        raise InputError(f"results are written as {' or '.join(writers)}; got {quote(path.name)}: choose one of these")
     writers[path.suffix.lower()](results, path)
 
 
@@ -42,22 +45,31 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
             before = int(result.labels[each.index]), float(result.prepared.confidence[each.index])
-            counts = (each.queries, each.uncharged, each.outside, each.out_of_range, each.gradients)
-            yield _Row(name, each.index, *before, each.success, *counts, each.ended, each.predicted, each.confidence)
+            counts = (each.queries, each.uncharged, each.outside, each.gradients)
+            after = (each.predicted, each.confidence, each.out_of_range, result.verified(each))
+            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *after)
 
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)  # which leaves None empty
         table.writerow(_Row._fields)
-        table.writerows([int(cell) if isinstance(cell, bool) else cell for cell in row] for row in _rows(results))
+        table.writerows([_cell(value) for value in row] for row in _rows(results))
+
+
+def _cell(value: object) -> object:
+    """Return a value as a cell: a truth value as 0 or 1, and no text that a spreadsheet would take for a formula."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return int(value) if isinstance(value, bool) else value
 
 
 def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     arrow = require("pyarrow", "parquet")
-    kinds = {"attack": arrow.string(), "success": arrow.bool_(), "ended": arrow.string()}
+    kinds = {"attack": arrow.string(), "ended": arrow.string()}
+    kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
     kinds |= dict.fromkeys(("clean_confidence", "confidence"), arrow.float64())
-    empty = {"predicted", "confidence"}  # may be
+    empty = {"predicted", "confidence", "verified"}  # may be
     schema = arrow.schema(
         [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in empty) for name in _Row._fields]
     )

@@ -24,12 +24,22 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table before it is written in one format or another. Groups of rows are set apart by a rule."""
+    """A table before it is written in one format or another. Groups of rows are set apart by a rule.
+
+    Names in it may come from anywhere, so line breaks and control characters in its texts become spaces.
+    """
 
     title: str
     headers: Sequence[str]
     groups: Sequence[Sequence[Sequence[Cell]]]
     notes: Sequence[str]
+
+    def __post_init__(self) -> None:
+        groups = [[[cell._replace(text=_flat(cell.text)) for cell in row] for row in group] for group in self.groups]
+        object.__setattr__(self, "title", _flat(self.title))
+        object.__setattr__(self, "headers", [*map(_flat, self.headers)])
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "notes", [*map(_flat, self.notes)])
 
     def rich(self) -> RichTable:
         """For a terminal; fits 80 columns, with each interval in a line of its own below its number."""
@@ -68,10 +78,12 @@ class Table:
 
     def markdown(self) -> str:
         rows = [[_markdown(cell) for cell in row] for group in self.groups for row in group]
-        widths = [max(len(line[column]) for line in (self.headers, *rows)) for column in range(len(self.headers))]
+        headers = [_escaped(header) for header in self.headers]
+        widths = [max(len(line[column]) for line in (headers, *rows)) for column in range(len(headers))]
         rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-        lines = [_aligned(line, widths) for line in (self.headers, rule, *rows)]
-        return "\n".join([f"{self.title}:", "", *(f"| {line} |" for line in lines), "", " ".join(self.notes)])
+        lines = [_aligned(line, widths) for line in (headers, rule, *rows)]
+        title, notes = _escaped(self.title), _escaped(" ".join(self.notes))
+        return "\n".join([f"{title}:", "", *(f"| {line} |" for line in lines), "", notes])
 
     def latex(self) -> str:
         """A tabular for the package booktabs; title and notes as comments.
@@ -102,8 +114,13 @@ TABLE_FILES = {"markdown": "table.md", "latex": "table.tex"}
 def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     """Write tables as Markdown and as LaTeX into a folder, all of them into one file each."""
     for form, name in TABLE_FILES.items():
-        (folder / name).write_text("\n\n".join(getattr(table, form)() for table in tables) + "\n")
+        (folder / name).write_text("\n\n".join(getattr(table, form)() for table in tables) + "\n", encoding="utf-8")
     return [folder / name for name in TABLE_FILES.values()]
+
+
+def _flat(text: str) -> str:
+    """Return the text as one line of printable characters."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _span(interval: tuple[str, str], dash: str = "-") -> str:
@@ -122,8 +139,13 @@ def _markup(cell: Cell) -> str:
 
 
 def _markdown(cell: Cell) -> str:
-    text = f"**{cell.text}**" if cell.best else cell.text
+    text = f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text)
     return f"{text} ({' to '.join(cell.interval)})" if cell.interval else text
+
+
+def _escaped(text: str) -> str:
+    """Return the text as Markdown shows it as it is, in a table too."""
+    return re.sub(r"([\\|<*`\[])", r"\\\1", text)
 
 
 def _tex_rows(row: Sequence[Cell]) -> list[list[str]]:
