@@ -82,6 +82,21 @@ def linear_loss(weights: Exact) -> Loss:
     return lambda image: float((weights * image.astype(np.float64)).sum())
 
 
+def ball(image: Pixels, eps: float) -> tuple[Pixels, Pixels]:
+    """The lowest and the highest image in [0, 1] that differ by at most eps, by bisection over all floats."""
+    exact = image.astype(np.float64)
+    ones = np.ones_like(image).view(np.int32)  # as whole numbers, floats from 0 to 1 keep their order
+    middle = image.view(np.int32)
+    low_out, low_in, high_in, high_out = np.full_like(ones, -1), middle.copy(), middle.copy(), ones + 1
+    for _ in range(32):
+        low, high = (low_out + low_in) // 2, (high_in + high_out) // 2
+        inside = (low >= 0) & (exact - np.maximum(low, 0).view(np.float32) <= eps)
+        low_out, low_in = np.where(inside, low_out, low), np.where(inside, low, low_in)
+        inside = (high <= ones) & (np.minimum(high, ones).view(np.float32) - exact <= eps)
+        high_in, high_out = np.where(inside, high, high_in), np.where(inside, high_out, high)
+    return low_in.view(np.float32), high_in.view(np.float32)
+
+
 def in_ball(scene: Scene, images: Pixels) -> NDArray[np.bool_]:
     """Which images lie in the ball, from its definition; a rounding of the last digit is forgiven."""
     distance = np.abs(images.astype(np.float64) - scene.image).max(axis=(1, 2, 3))

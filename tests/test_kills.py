@@ -143,7 +143,7 @@ class Run(RunFolder):
         paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         watch |= {"WATCH_LOG": str(self._log), "PYTHONPATH": os.pathsep.join(paths)}
         return subprocess.Popen(
-            [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "5"],
+            [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "5", "--no-verify"],
             cwd=self.folder.parent,
             env={**os.environ, **watch},
             stdout=subprocess.PIPE,

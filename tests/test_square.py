@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from driving import Loss, Pixels, Shape, asked_images, converse, in_ball, random_image, scene_of, smooth_loss
+from driving import Loss, Pixels, Shape, asked_images, ball, converse, in_ball, random_image, scene_of, smooth_loss
 from parsimon import InputError
 from parsimon.attacks import NES, Square
 from parsimon.protocol import Corners
@@ -34,8 +34,10 @@ def twin(attack: Square, image: Pixels, eps: float, loss: Loss, budget: int, rng
     """All images that the attack asks for, drawn pixel by pixel."""
     channels, height, width = image.shape
 
+    low, high = ball(image, eps)
+
     def clipped(noise: NDArray[np.float32]) -> Pixels:
-        return np.asarray(np.clip(image + noise, np.float32(0), np.float32(1)))
+        return np.where(noise > 0, high, low)
 
     def signs(draws: NDArray[np.float64]) -> NDArray[np.float32]:
         return np.where(draws < 0.5, np.float32(eps), -np.float32(eps))

@@ -95,11 +95,11 @@ class _Flight:
             ended,
             self.uncharged,
             self.outside,
-            self.out_of_range,
             self.gradients,
             predicted,
             point,
             confidence,
+            self.out_of_range,
         )
 
 

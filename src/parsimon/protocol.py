@@ -308,13 +308,13 @@ class Outcome:
     ended: Ended
     uncharged: int = 0
     outside: int = 0
-    out_of_range: int = 0
     gradients: int = 0
     predicted: int | None = None  # the class at the point of success
     point: Point | None = None
     # The model's probability of that class there. A framework may round its last digits otherwise in a batch of another
     # shape, and two runs that came to the same are equal all the same.
     confidence: float | None = field(default=None, compare=False)
+    out_of_range: int = 0
 
     @classmethod
     def unfinished(cls, index: int, told: Told | None) -> Outcome:
@@ -323,5 +323,5 @@ class Outcome:
             return cls(index, False, 0, "interrupted")
         gradients = 0 if told.gradient is None else len(told.gradient)
         queries = len(told.loss) - told.uncharged
-        counts = (told.uncharged, told.outside, told.out_of_range, gradients)
-        return cls(index, False, queries, "interrupted", *counts)
+        counts = (told.uncharged, told.outside, gradients)
+        return cls(index, False, queries, "interrupted", *counts, out_of_range=told.out_of_range)

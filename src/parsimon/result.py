@@ -73,6 +73,12 @@ class Result:
             raise InputError(f"image {outcome.index} was not fooled, so it has no adversarial image")
         return render(np.asarray(self.images[outcome.index]), self.threat, outcome.point)
 
+    def verified(self, outcome: Outcome) -> bool | None:
+        """Return whether a success held when it was queried again; None where it was not."""
+        if not outcome.success or self.verification is None:
+            return None
+        return outcome.index not in self.verification.failed
+
     @property
     def summary(self) -> Summary:
         return summarise(self.outcomes, self.budget)

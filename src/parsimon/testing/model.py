@@ -94,4 +94,5 @@ def tasks_for(shape: tuple[int, int, int], threat: Threat, count: int = 6) -> tu
 
 
 def eight_bit(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(np.rint(pixels * np.float32(255)) / np.float32(255), np.float32)
+    levels = np.clip(np.rint(pixels * np.float32(255)), 0, 255)
+    return np.asarray(levels / np.float32(255), np.float32)

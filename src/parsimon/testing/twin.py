@@ -64,7 +64,7 @@ class Case:
                     queries=outcome.queries + ask.charged,
                     uncharged=outcome.uncharged + (not ask.charged),
                     outside=outcome.outside + outside,
-                    out_of_range=outcome.out_of_range + (shown.min() < 0 or shown.max() > 1),
+                    out_of_range=outcome.out_of_range + bool(shown.min() < 0 or shown.max() > 1),
                     gradients=outcome.gradients + ask.gradient,
                 )
                 assert outcome.uncharged <= self.budget + 1, (
