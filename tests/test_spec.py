@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from parsimon import InputError
 from parsimon.spec import Spec
 
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 specs = st.builds(
     Spec,
-    attacks=st.lists(st.text(min_size=1), min_size=1, max_size=3).map(tuple),
-    model=st.text(),
-    data=st.text(),
+    attacks=st.lists(texts.filter(bool), min_size=1, max_size=3).map(tuple),
+    model=texts,
+    data=texts,
     images=st.integers(1, 10**6) | st.just("all"),
     eps=st.sampled_from(["8/255", "0.05", "1"]),
     budget=st.integers(1, 10**6),
@@ -27,7 +28,7 @@ specs = st.builds(
     eight_bit=st.booleans(),
     seed=st.integers(0, 2**31),
     batch_size=st.none() | st.integers(1, 999),
-    relative_to=st.none() | st.text(),
+    relative_to=st.none() | texts,
 )
 
 

@@ -80,7 +80,7 @@ def unpack_told(packed: bytes, counts: int = _COUNTS) -> Iterator[Told]:
     if len(packed) < _HEAD:
         raise ValueError("it is too short")
     number, *shape = np.frombuffer(packed, np.int64, 4).tolist()
-    if not 0 <= number <= len(packed) // (8 * counts) or min(shape) < 0:
+    if not 0 <= number <= (len(packed) - _HEAD) // (8 * counts) or min(shape) < 0:
         raise ValueError("its head is wrong")
     heads = np.frombuffer(packed, np.int64, counts * number, _HEAD).reshape(number, counts)
     rows = [(*row, 0)[:_COUNTS] for row in heads.tolist()]

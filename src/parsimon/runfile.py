@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from parsimon.errors import StoreError
+from parsimon.errors import StoreError, shorten
 from parsimon.packing import pack_told, unpack_told
 
 VERSION = 4
@@ -136,20 +136,24 @@ def _readable(path: Path) -> sqlite3.Connection:
     SQLite must write in order to read what a killed writer has left, and any file in WAL mode. If it cannot, a file in
     WAL mode is complete nevertheless if there is nothing beside it.
     """
-    beside = [path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")]
-    complete = not any(each.exists() and each.stat().st_size for each in beside)
-    for mode in ("mode=ro", "mode=rw", *(["immutable=1"] if complete else [])):
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", isolation_level=None, uri=True)
-        try:
-            database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
-            database.close()
-            if code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise
-            refused = error
-        else:
-            return database
-    raise refused
+    try:
+        return _connected(path, "mode=rw")
+    except sqlite3.OperationalError as error:
+        beside = [path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")]
+        complete = not any(each.exists() and each.stat().st_size for each in beside)
+        if not complete or code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+    return _connected(path, "immutable=1")
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", isolation_level=None, uri=True)
+    try:
+        database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def begin_writing(database: sqlite3.Connection) -> None:
@@ -325,7 +329,7 @@ def refusal(path: Path, error: sqlite3.Error) -> str | None:
 
 def damage(path: Path, what: str) -> str:
     """Return a sentence about a damaged file, and about what can still be used."""
-    words = [f"{path} is damaged: {what}."]
+    words = [f"{path} is damaged: {shorten(what)}."]
     intact, stored = _intact(path)
     if stored:
         words.append(f"{intact:,} of {stored:,} stored outcomes are intact.")
@@ -347,6 +351,6 @@ def _intact(path: Path) -> tuple[int, int]:
             for *row, seal in database.execute(f"SELECT {OUTCOMES}, checksum FROM outcomes NOT INDEXED"):
                 stored += 1
                 intact += checksum(tuple(row)) == seal
-    except (sqlite3.Error, StoreError):
+    except (sqlite3.Error, StoreError, ValueError):
         pass
     return intact, max(stored, promised)

@@ -323,6 +323,8 @@ class Store:
         except sqlite3.Error as error:
             refusal = runfile.refusal(self._path, error)
             raise (StoreError(refusal) if refusal else self.damaged(str(error))) from error
+        except UnicodeDecodeError as error:  # of SQLite's own message, which quotes what is damaged
+            raise self.damaged("its schema is malformed") from error
 
     def damaged(self, what: str) -> StoreError:
         """Return an error that says what is damaged, and what can still be used."""

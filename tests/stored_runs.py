@@ -1,0 +1,43 @@
+"""Small stored runs: one that is finished, and one that Ctrl-C has ended in the middle of images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+from parsimon import runs
+from parsimon.engine import Step
+from parsimon.result import Comparison
+from parsimon.spec import Spec
+
+OLD = Path(__file__).parent / "data" / "runs-0.2"  # with its data and its model, by version 0.2
+SPEC = Spec(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)
+
+
+def make(folder: Path) -> None:
+    """Store both runs in a folder, as the README beside those of version 0.2 says; it must be the working folder."""
+
+    def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
+        if attack == "Bandits" and step.tally.ended >= 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    for name in ("data.npz", "sine_model.py"):
+        shutil.copy(OLD / name, folder)
+    runs.run(SPEC, folder / "finished")
+    runs.run(SPEC, folder / "interrupted", in_flight=4, watch=interrupt)
+
+
+def described(comparison: Comparison) -> dict[str, Any]:
+    """All that a run has to say, to the last bit."""
+    return {
+        name: (
+            [(outcome, outcome.confidence) for outcome in result.outcomes],
+            (result.tally.queries, result.tally.traffic, result.verification, result.budget, result.threat),
+            [each.tolist() for each in (result.labels, result.prepared.predicted, result.prepared.confidence)],
+            (result.prepared.classes, result.prepared.way, result.prepared.remarks),
+        )
+        for name, result in comparison.results.items()
+    }
