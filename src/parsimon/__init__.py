@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parsimon.result import Comparison, Result
     from parsimon.threat import Threat
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "NES",

@@ -31,6 +31,8 @@ class SharedSettings(Means, total=False):
         workers: Processes to spread the work over; the model must then be given by its name or path. Results are the
             same. A script that uses this must start its work under `if __name__ == "__main__":`.
         ray: The address of a Ray cluster to spread the work over, or `"local"` for one on this machine.
+        verify: Query every adversarial image once more at the end, uncharged, and report how many successes hold; on by
+            default.
         progress: Show a live line on standard error; by default if that is a terminal.
     """
 

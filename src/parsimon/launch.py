@@ -288,6 +288,8 @@ def _hold(store: Store, prepared: Prepared, truth: NDArray[np.intp], chosen: lis
         "predicted": prepared.predicted.tolist(),
         "chosen": chosen,
     }
+    if store.known("predicted") is None:  # a run of version 0.2 lacks this fact, and its bounds are the nearest floats
+        store.know("rounding", "inward")
     if store.known("confidence") is None:  # not held to: another machine may round its last digits otherwise
         store.know("confidence", prepared.confidence.tolist())
     for key, value in facts.items():

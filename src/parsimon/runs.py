@@ -29,7 +29,7 @@ from parsimon.protocol import Attack, Outcome, Told, Traffic
 from parsimon.result import Comparison, Result
 from parsimon.spec import Spec
 from parsimon.store import Store
-from parsimon.threat import Threat
+from parsimon.threat import Rounding, Threat
 from parsimon.verify import Verification
 
 _SPEC, _ENVIRONMENT = "spec.toml", "environment.json"
@@ -197,6 +197,7 @@ class Reading:
         self._verified: dict[str, Verification | None] = {}
         self._place = 0
         self._chosen: list[int] = []
+        self._rounding: Rounding = "inward"
         self._truth: NDArray[np.intp]
         self._prepared: Prepared
 
@@ -248,6 +249,7 @@ class Reading:
             remarks=tuple(facts["remarks"] or ()),
         )
         self._chosen = chosen
+        self._rounding = store.known("rounding") or "nearest"
         return True
 
     def in_work(self) -> dict[str, dict[int, Told]]:
@@ -264,7 +266,8 @@ class Reading:
             outcomes = tuple(ended.get(index) or Outcome.unfinished(index, told.get(index)) for index in self._chosen)
             targeted = spec.targets is not None
             loss = spec.loss or attack.own_loss(targeted)
-            threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit, attack.rounding)
+            rounding = attack.rounding if self._rounding == "inward" else self._rounding
+            threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit, rounding)
             tally = Tally.of(ended.values(), self._traffic[name])
             results[name] = Result(
                 attack,
