@@ -113,8 +113,9 @@ def test_a_pace_that_cannot_be_kept_is_refused(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["in_flight", "timeout", "patience"])
 def test_what_has_no_meaning_as_none_is_refused(name: str) -> None:
+    settings: Any = {name: None}
     with pytest.raises(InputError, match=f"{name} must be"):
-        Pace(**{name: None})
+        Pace(**settings)
 
 
 def test_numbers_of_numpy_and_fractions_are_numbers() -> None:

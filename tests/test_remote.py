@@ -348,6 +348,13 @@ def test_what_is_told_of_the_top_is_all_that_the_loss_needs(weights: list[float]
         ({1: 0.9, 2: 0.8}, "cannot be"),  # each by itself, as of a model with many labels
         ({1: 0.01, 2: 0.01}, "cannot be"),  # some other class must be more probable
         ({1: 1.1, 2: -0.1}, "cannot be"),
+        ({True: 0.9, 2: 0.1}, "0..9; got True"),
+        ({1: 0.9, 2: float("nan")}, "finite numbers"),
+        ({1: float("inf"), 2: 0.1}, "finite numbers"),
+        ({1: "0.9", 2: 0.1}, "finite numbers"),
+        ({1: None, 2: 0.1}, "finite numbers"),
+        ({1: True, 2: 0.0}, "finite numbers"),
+        ({1: 10**400, 2: 0.0}, "finite numbers"),
     ],
 )
 def test_what_cannot_be_the_top_of_a_distribution_is_refused(answer: Any, words: str) -> None:

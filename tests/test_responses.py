@@ -177,7 +177,7 @@ def test_a_server_of_8_bits_is_never_shown_a_pixel_that_wrapped() -> None:
 
     def infer(images: Scores) -> Scores:
         shown.append(images)
-        return scores_of(images / 255)
+        return linear(np.asarray(images / 255, np.float32))
 
     with http_server(inference(infer, "UINT8")) as port:
         oracle = as_oracle(f"http://127.0.0.1:{port}/v2/models/m")

@@ -152,7 +152,7 @@ def test_connections_are_limited_and_those_that_end_make_room(folder: Path, monk
             assert ask(started, "/").status == 200
         held = [socket.create_connection(("127.0.0.1", started.server_port), 60) for _ in range(3)]
         deadline = time.monotonic() + 60
-        while started._free._value and time.monotonic() < deadline:  # type: ignore[attr-defined]
+        while started._free._value and time.monotonic() < deadline:
             time.sleep(0.01)
         reply = ask(started, "/")
         assert (reply.status, reply.json["error"]) == (503, "too many connections: try again")

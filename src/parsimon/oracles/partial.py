@@ -13,12 +13,14 @@ told, as there is nothing to climb; a margin if only one class is told; logits, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, ModelError
+from parsimon.errors import InputError, ModelError, quote
 from parsimon.threat import Threat
 
 _ROUNDING = 0.005  # that services may round probabilities by
@@ -30,11 +32,13 @@ def completed(answers: Sequence[Mapping[int, float]], classes: int, top: int) ->
 
 
 def _row(answer: Mapping[int, float], classes: int, top: int) -> NDArray[np.float64]:
-    wrong = [number for number in answer if not (isinstance(number, int | np.integer) and 0 <= number < classes)]
+    wrong = [number for number in answer if not _is_class(number, classes)]
     if wrong:
-        raise ModelError(f"classes must be told by their numbers, 0..{classes - 1}; got {wrong[0]!r}")
+        raise ModelError(f"classes must be told by their numbers, 0..{classes - 1}; got {quote(wrong[0])}")
     if len(answer) < top:
         raise ModelError(f"at least {top} classes must be told of each image, as top={top} says; got {len(answer)}")
+    if not all(map(_is_finite, answer.values())):
+        raise ModelError(f"probabilities must be finite numbers; got {quote(dict(answer))}")
     told = np.array(list(answer.values()), np.float64)
     unseen = classes - len(told)
     missing = max(0.0, 1 - float(told.sum()))
@@ -49,6 +53,14 @@ def _row(answer: Mapping[int, float], classes: int, top: int) -> NDArray[np.floa
     row[list(answer)] = told
     row /= row.sum()
     return row
+
+
+def _is_class(number: object, classes: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and 0 <= number < classes
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_partial(top: int, threat: Threat) -> None:
