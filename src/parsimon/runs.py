@@ -46,6 +46,7 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
     data = data_of(spec)
     rows = named_rows(spec.attacks)
+    reference = row_named(spec.relative_to, rows)
 
     @contextmanager
     def open_store() -> Iterator[Store]:
@@ -63,7 +64,7 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
                 raise OutageError(f"{error}. {told}") from None
 
     results = launch_spec(spec, rows, data, open_store=open_store, **means)
-    return Comparison(results, row_named(spec.relative_to, rows))
+    return Comparison(results, reference)
 
 
 def _hold_spec(store: Store, spec: Spec, folder: Path) -> None:

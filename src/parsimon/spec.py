@@ -26,6 +26,8 @@ from parsimon.errors import InputError, quote, shorten
 from parsimon.parsing import parse_number
 from parsimon.threat import Loss, Scores, Targets
 
+_LARGEST = 2**20  # bytes of a file that describes a run
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -93,7 +95,10 @@ class Spec:
     def read(cls, path: Path) -> Spec:
         try:
             with path.open("rb") as file:
-                return cls.of(tomllib.load(file))
+                content = file.read(_LARGEST + 1)
+            if len(content) > _LARGEST:  # it may even be endless
+                raise InputError(f"the description of a run has at most {_LARGEST:,} bytes; this is no such file")
+            return cls.of(tomllib.loads(content.decode()))
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
         except InputError as error:

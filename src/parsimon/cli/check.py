@@ -15,6 +15,7 @@ from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
 from parsimon.cli.output import JSON, Exit, answer
 from parsimon.data import open_data_for
 from parsimon.oracles import as_oracle
+from parsimon.settings import check_settings
 from parsimon.threat import Scores, Threat
 
 _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
@@ -25,6 +26,7 @@ _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]erro
 @click.option("--batch-size", default=64, show_default=True, help="Images in a batch.")
 def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
+    check_settings(batch_size=batch_size)
     opened = open_data_for(model, data, preprocess)
     oracle = as_oracle(model)
     threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))

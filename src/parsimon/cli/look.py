@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from parsimon import runs
-from parsimon.cli.options import FORMAT, options
+from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
 from parsimon.cli.show import FAIL_UNDER, display
 from parsimon.report import figures
@@ -18,7 +18,7 @@ _WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="RUN")
+@click.argument("folder", type=PathName(), metavar="RUN")
 @options(FORMAT, FAIL_UNDER, JSON)
 def show(folder: Path, form: str, fail_under: float | None) -> None:
     """Print the table of a run, finished or not, without its model.
@@ -32,10 +32,8 @@ def show(folder: Path, form: str, fail_under: float | None) -> None:
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The page. [default: report.html in the first run's folder]"
-)
+@click.argument("folders", nargs=-1, required=True, type=PathName(), metavar="RUN...")
+@click.option("--out", type=PathName(), help="The page. [default: report.html in the first run's folder]")
 @JSON
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
     """Write one page about runs: table, curves, gallery, spec. It needs no network to open.
@@ -51,10 +49,10 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.argument("folders", nargs=-1, required=True, type=PathName(), metavar="RUN...")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PathName(),
     help="The figure, as .pdf, .svg or .png. [default: curves.pdf in the first run's folder]",
 )
 @click.option("--log", is_flag=True, help="Queries on a logarithmic axis.")

@@ -11,6 +11,7 @@ import click
 from parsimon.attacks import ATTACKS
 from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
 from parsimon.data.named import FORMS
+from parsimon.errors import check_whole
 from parsimon.launch import Means
 from parsimon.oracles.hubs import FORMS as HUB_FORMS
 from parsimon.spec import Spec
@@ -26,7 +27,23 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
     name = "integer or all"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        return "all" if value == "all" else click.INT.convert(value, parameter, context)
+        if value == "all":
+            return value
+        count = click.INT.convert(value, parameter, context)
+        check_whole("images", count, 1)
+        return count
+
+
+class PathName(click.Path):
+    """The path of a file or folder. It is not empty, as that of a shell variable that is not set would be."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        if value == "" or "\0" in str(value):
+            self.fail("a path must not be empty, and have no NUL character.", parameter, context)
+        return super().convert(value, parameter, context)
 
 
 def choice(literal: Any) -> click.Choice[str]:
@@ -93,7 +110,7 @@ HOW_TO_ATTACK = (
     BATCH_SIZE,
     click.option(
         "--out",
-        type=click.Path(path_type=Path),
+        type=PathName(),
         help="Folder for the run and what is made of it. [default: a new one in parsimon-results]",
     ),
 )

@@ -6,7 +6,10 @@ standard error. docs/guides/scripts.md has the shape of each.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import sys
 from collections.abc import Callable
 from enum import IntEnum
@@ -40,6 +43,8 @@ Exit codes, for scripts:
 Every command has --json; parsimon completion prints completion for a shell."""
 
 _KEY = "parsimon.json"
+_LONGEST_WORD = 250  # characters
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}  # of a file or of standard output
 
 
 def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -71,9 +76,11 @@ def _print(data: Any) -> None:
 def run(command: click.Command) -> int:
     """Run a command; every expected error is one sentence, and as JSON too where that was asked for."""
     try:
-        code = command.main(standalone_mode=False)
-        return code if isinstance(code, int) else Exit.DONE
+        code = _exit_code(command)
+        sys.stdout.flush()
+        return code
     except click.ClickException as error:
+        object.__setattr__(error, "message", _readable(error.message))
         error.show()
         return _failed(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -82,19 +89,43 @@ def run(command: click.Command) -> int:
     except ParsimonError as error:
         _complain(str(error))
         return _failed(str(error), Exit.TRY_LATER if isinstance(error, OutageError) else Exit.BAD_INPUT)
+    except MemoryError:
+        sentence = "there is not enough memory: choose a smaller --batch-size or --in-flight, or smaller images"
+        _complain(sentence)
+        return _failed(sentence, Exit.BAD_INPUT)
     except OSError as error:
-        if error.filename is None:  # not of a file that the user has named
+        if error.filename is None and error.errno not in _UNWRITABLE:  # not of a file that the user has named
             raise
-        sentence = f"{error.filename} cannot be used: {error.strerror}"
+        sentence = f"{error.filename or 'the output'} cannot be used: {error.strerror}"
+        if error.errno == errno.EPIPE:  # its reader has seen enough
+            return _failed(sentence, Exit.FAILED)
         _complain(sentence)
         return _failed(sentence, Exit.BAD_INPUT)
 
 
+def _exit_code(command: click.Command) -> int:
+    try:
+        code = command.main(standalone_mode=False)
+    except SystemExit as leaving:
+        code = leaving.code
+    return code if isinstance(code, int) else Exit.DONE
+
+
+def _readable(sentence: str) -> str:
+    """Return the sentence without what harms a terminal: control characters, and words without end."""
+    plain = "".join(each if each.isprintable() or each == "\n" else "?" for each in sentence)
+    return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", plain)
+
+
 def _complain(sentence: str) -> None:
-    Console(stderr=True).print(f"[red]error[/]: {escape(sentence)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[red]error[/]: {escape(_readable(sentence))}", highlight=False, soft_wrap=True)
 
 
 def _failed(sentence: str, code: int) -> int:
-    if "--json" in sys.argv:  # what went wrong may be the options themselves, so that they cannot be asked
-        _print({"error": sentence, "exit_code": int(code)})
+    try:
+        if "--json" in sys.argv:  # what went wrong may be the options themselves, so that they cannot be asked
+            _print({"error": _readable(sentence), "exit_code": int(code)})
+        sys.stdout.flush()
+    except OSError:  # there is nobody to be told, and Python itself must not try once more when it ends
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     return code

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from parsimon import zoo
 from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
-from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, choice, means_of, options
+from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, PathName, choice, means_of, options
 from parsimon.cli.output import JSON, Exit, answer, as_json
 from parsimon.cli.show import print_tables
 from parsimon.experiments import Exhibit, exhibit, exhibits
@@ -37,7 +37,7 @@ from parsimon.threat import Scores
 @options(PREPROCESS, BATCH_SIZE, *MEANS, DOWNLOAD, FORMAT, JSON)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PathName(),
     default=Path("parsimon-results/paper"),
     show_default=True,
     help="Folder for all runs and exhibits.",

@@ -14,7 +14,7 @@ import click
 
 from parsimon import runs, zoo
 from parsimon.cli.completion import ATTACK_NAMES
-from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, MEANS, means_of, options
+from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, MEANS, PathName, means_of, options
 from parsimon.cli.output import JSON
 from parsimon.cli.show import FAIL_UNDER, PICTURE, RESULTS, finish
 from parsimon.errors import InputError
@@ -37,7 +37,7 @@ _TRACK = click.option(
 @click.command()
 @options(*HOW_TO_ATTACK, DOWNLOAD, *MEANS, _TRACK, *_WHAT_TO_SAY)
 @click.option("--attack", default="parsimonious", show_default=True, help=ATTACK_HELP, shell_complete=ATTACK_NAMES)
-@click.argument("spec", required=False, type=click.Path(path_type=Path), metavar="[SPEC.toml]")
+@click.argument("spec", required=False, type=PathName(), metavar="[SPEC.toml]")
 @click.pass_context
 def run(
     context: click.Context,
@@ -102,7 +102,7 @@ def compare(
 
 @click.command()
 @options(*MEANS, _TRACK, *_WHAT_TO_SAY)
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PathName())
 def resume(folder: Path, form: str, fail_under: float | None, **means: Any) -> None:
     """Go on with a run where it was left off, in the middle of an image if need be.
 

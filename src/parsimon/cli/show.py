@@ -23,9 +23,21 @@ from parsimon.report.table import TABLE_FILES, Table, write_tables
 from parsimon.result import Comparison, Result
 
 RESULTS, PICTURE = "results.csv", "examples.png"
+
+
+class _Share(click.FloatRange):
+    """A number from 0 to 1; click itself takes nan for one."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        share = super().convert(value, parameter, context)
+        if math.isnan(share):
+            self.fail("nan is not in the range 0<=x<=1.", parameter, context)
+        return share
+
+
 FAIL_UNDER = click.option(
     "--fail-under",
-    type=click.FloatRange(0, 1),
+    type=_Share(0, 1),
     metavar="ACCURACY",
     help="Exit with code 3 if accuracy under attack is below this: of all given images, the share that is classified "
     "right and that no attack fooled. An unfinished run never passes.",

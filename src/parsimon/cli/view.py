@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from parsimon.cli.options import PathName
 from parsimon.cli.output import JSON, answer
 from parsimon.view.server import Viewer
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="RUN")
+@click.argument("folder", type=PathName(file_okay=False), metavar="RUN")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Of the page; 0: any that is free."
 )

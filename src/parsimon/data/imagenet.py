@@ -43,6 +43,8 @@ def open_imagenet(folder: Path, labels: Path | None, preprocess: Preprocess, nam
 
 def read_list(path: Path) -> list[tuple[str, int]]:
     """The lines of a list: a picture's name, which may have spaces, and its label."""
+    if not path.is_file():  # a device would be read without end
+        raise InputError(f"there is no list {path} of pictures and labels")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
