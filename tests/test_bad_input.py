@@ -14,6 +14,7 @@ import pytest
 import parsimon
 from parsimon import NES, PGD, Bandits, InputError, Parsimonious, RandomCorners, SimBA, Square, Thrift
 from parsimon.attacks.named import open_attack
+from parsimon.checks import classify
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
 from parsimon.parsing import parse_number
@@ -90,6 +91,15 @@ def test_the_largest_settings_are_accepted() -> None:
     result = attack(budget=20, seed=2**63 - 1, sample=2**63 - 1, batch_size=2**16, in_flight=2**20, at_most=2**63 - 1)
     assert result.attacked.sum() == len(IMAGES)
     assert attack(budget=np.int64(20)).queries.tolist() == attack().queries.tolist()
+
+
+def test_a_batch_that_no_memory_can_hold_is_refused_before_it_is_made() -> None:
+    class Fixed:
+        fixed_batch = True
+
+    pixels = np.broadcast_to(np.float32(0), (1, 3, 20_000, 20_000))  # a single number in memory
+    sentence = sentence_of(lambda: classify(Fixed(), pixels, 2**16))  # type: ignore[arg-type]
+    assert sentence.startswith("a batch of 65,536 images takes 292,968.8 GiB, and this machine has ")
 
 
 @pytest.mark.parametrize("name", ["open_store", "survivors_only", "budgt", "bugdet", "x" * 500, "images_"])

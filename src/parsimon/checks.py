@@ -20,6 +20,7 @@ from parsimon.engine import scores_of
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
 from parsimon.oracles.partial import check_partial
 from parsimon.protocol import Image, Oracle, ReadingOracle
+from parsimon.settings import check_batch
 from parsimon.threat import Scores, Threat, to_eight_bit
 
 ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length whose items are images
@@ -126,6 +127,7 @@ def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> ND
     """The scores of at most a batch of images, shown in the shape that the oracle needs."""
     count = len(pixels)
     if oracle.fixed_batch and count < batch_size:
+        check_batch(batch_size, pixels[0].size)
         pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
     elif not (isinstance(oracle, ReadingOracle) and oracle.only_reads):
         pixels = pixels.copy()  # it may normalise them in place

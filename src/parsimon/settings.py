@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import get_args
 
+import numpy as np
+
 from parsimon.errors import InputError, check_choice, check_flag, check_whole, quote
 from parsimon.threat import Loss, Scores
 
@@ -15,6 +17,7 @@ Check = Callable[[str, object], None]
 
 _LARGEST_BATCH = 2**16
 _MOST_IN_FLIGHT = 2**20
+_COPIES = 4  # of a batch that are in memory at once, at least
 _PROCESSES, _PER_CORE = 64, 4  # the number of worker processes: this many, or so many per core if that is more
 
 
@@ -39,6 +42,17 @@ def check_processes(workers: object) -> None:
     most = max(_PROCESSES, _PER_CORE * cores)
     why = f" on this machine of {cores} cores, since each worker is a process with a model of its own"
     check_whole("workers", workers, 1, most, why)
+
+
+def check_batch(images: int, values: int) -> None:
+    """Refuse a batch of images, of so many values each, that cannot fit into memory with what is computed from it."""
+    if not hasattr(os, "sysconf"):  # on Windows
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    taken = np.dtype(np.float32).itemsize * images * values
+    if _COPIES * taken > memory:
+        sizes = f"{taken / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
+        raise InputError(f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size")
 
 
 def _optional(check: Check) -> Check:
