@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from parsimon import InputError, cli, zoo
+from parsimon import InputError, zoo
+from parsimon.cli import commands
 from parsimon.data import open_data
 from parsimon.zoo import catalogue
 
@@ -87,7 +88,7 @@ def test_every_card_says_what_a_user_must_know() -> None:
 
 
 def said(*arguments: str) -> str:
-    ran = CliRunner().invoke(cli.command, ["zoo", *arguments], catch_exceptions=False, env={"COLUMNS": "80"})
+    ran = CliRunner().invoke(commands.command, ["zoo", *arguments], catch_exceptions=False, env={"COLUMNS": "80"})
     assert ran.exit_code == 0
     assert max(map(len, ran.output.splitlines())) <= 80
     return ran.output
@@ -106,14 +107,14 @@ def test_the_zoo_is_listed_with_what_is_installed() -> None:
 
 @pytest.mark.parametrize("name", ["robust", "resnet-50", "cifar10"])
 def test_a_card_is_shown(name: str) -> None:
-    ran = CliRunner().invoke(cli.command, ["zoo", "show", name])
+    ran = CliRunner().invoke(commands.command, ["zoo", "show", name])
     assert json.loads(ran.output) == zoo.card(name)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     for command in ("show", "install"):
         with pytest.raises(InputError, match=r"the zoo has .*resnet-50.*; got 'resnet'"):
-            CliRunner().invoke(cli.command, ["zoo", command, "resnet"], catch_exceptions=False)
+            CliRunner().invoke(commands.command, ["zoo", command, "resnet"], catch_exceptions=False)
 
 
 def test_a_bundled_network_need_not_be_installed() -> None:
@@ -123,5 +124,5 @@ def test_a_bundled_network_need_not_be_installed() -> None:
 def test_a_run_of_what_is_missing_says_how_to_install_it(tmp_path: Path) -> None:
     command = ["run", "--model", "resnet-50", "--data", "imagenet-samples", "--out", str(tmp_path / "results")]
     with pytest.raises(InputError, match="resnet-50 and imagenet-samples are not installed: parsimon zoo install"):
-        CliRunner().invoke(cli.command, command, catch_exceptions=False)
+        CliRunner().invoke(commands.command, command, catch_exceptions=False)
     assert not (tmp_path / "results").exists()

@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812
 
-from parsimon import InputError, cli, zoo
+from parsimon import InputError, zoo
+from parsimon.cli import commands
 from parsimon.data import open_data, open_preprocess
 from parsimon.zoo import catalogue, efficientnet_lite, resnet50
 from parsimon.zoo.catalogue import Package
@@ -228,7 +229,7 @@ def test_run_installs_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     command = ["run", "--model", "efficientnet-lite0", "--data", "imagenet-samples", "--images", "2", "--budget", "3"]
     command += ["--batch-size", "4", "--out", "results"]  # and pictures are cropped as the card says
-    ran = CliRunner().invoke(cli.command, [*command, "--download"], catch_exceptions=False)
+    ran = CliRunner().invoke(commands.command, [*command, "--download"], catch_exceptions=False)
     assert ran.exit_code == 0
     assert "Accuracy: 8" in ran.output
     assert_the_card_is_true("efficientnet-lite0")

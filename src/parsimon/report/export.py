@@ -46,8 +46,8 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
         for each in result.outcomes:
             before = int(result.labels[each.index]), float(result.prepared.confidence[each.index])
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
-            after = (each.predicted, each.confidence, each.out_of_range, result.verified(each))
-            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *after)
+            seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
+            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late)
 
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
