@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from parsimon.errors import InputError, ModelError, quote
 from parsimon.threat import Threat
 
+_MOST = sys.float_info.max
 _ROUNDING = 0.005  # that services may round probabilities by
 
 
@@ -56,11 +57,11 @@ def _row(answer: Mapping[int, float], classes: int, top: int) -> NDArray[np.floa
 
 
 def _is_class(number: object, classes: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and 0 <= number < classes
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < classes)
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(-_MOST <= value <= _MOST)
 
 
 def check_partial(top: int, threat: Threat) -> None:
