@@ -1,4 +1,4 @@
-"""Models behind a network: addresses and settings, endpoints with a format of their own, and answers that are partial.
+"""Models behind a network: endpoints with a format of their own, and answers that are partial.
 
 Everything here goes to a real endpoint, a process of its own; `test_servers` has the inference servers.
 """
@@ -20,13 +20,11 @@ from hypothesis import strategies as st
 
 import parsimon
 from parsimon import runs
-from parsimon.errors import InputError, MissingExtraError, ModelError, OutageError
-from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
-from parsimon.oracles.address import server_address, split_url
+from parsimon.errors import InputError, ModelError, OutageError
+from parsimon.oracles import HttpOracle, Pace, Request
 from parsimon.oracles.endpoint import as_file
 from parsimon.oracles.partial import completed
-from parsimon.oracles.remote import HEADERS, headers_from_environment
-from parsimon.oracles.server import ServerSettings, read_settings
+from parsimon.oracles.remote import HEADERS
 from parsimon.protocol import Traffic
 from parsimon.spec import Spec
 from parsimon.threat import Threat
@@ -366,77 +364,6 @@ def test_probabilities_that_were_rounded_are_taken() -> None:
     row = completed([{3: 0.51, 4: 0.5}], 10, 2)
     assert row.sum() == pytest.approx(1)
     assert row.argmax() == 3
-
-
-# --- addresses, settings, headers -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("scheme", "host", "path", "expected"),
-    [
-        ("grpc", "host:9", "/m", (False, "host:9", "m", "", "")),
-        ("grpcs", "host", "/m/3", (True, "host:443", "m", "3", "")),
-        ("grpc", "host", "/m", (False, "host:8001", "m", "", "")),
-        ("http", "host", "/v2/models/m", (False, "host:8000", "m", "", "")),
-        ("https", "host:9", "/a/b/v2/models/m/versions/2/infer", (True, "host:9", "m", "2", "/a/b")),
-    ],
-)
-def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
-    assert server_address(split_url(f"{scheme}://{host}{path}"))[1:] == expected
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("grpc://host:1", "grpc://HOST:PORT/MODEL"),
-        ("grpc:///m", "SCHEME://HOST:PORT"),
-        ("http://host/classify", "HttpOracle"),
-        ("ftp://host/m", "begin with grpc, grpcs, http, https"),
-        ("grpc://me:swordfish@host/m", HEADERS),
-        ("grpc://host/m?token=swordfish", "'token'.*not known; known are batch, in_flight, rate, timeout, patience"),
-        ("grpc://host/m?rate=1&rate=2", "given twice"),
-        ("grpc://host/m?batch=many", "batch must be a whole number"),
-        ("grpc://host/m?timeout=soon", "timeout must be a number"),
-        ("grpc://host/m?layout=hwc", "layout must be one of nchw, nhwc"),
-        ("grpc://host/m?fill=perhaps", "fill must be one of true, false"),
-        ("grpc://host/m?in_flight=0", "in_flight must be a whole number, at least 1; got 0"),
-        ("grpc://host/m?patience=-1", "patience must be a number from 0.001 to"),
-        ("grpc://host/m?timeout=nan", "timeout must be a number from 0.001 to"),
-    ],
-)
-def test_an_address_that_cannot_be_used_is_explained_without_its_secrets(url: str, words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        as_oracle(url)
-    assert "swordfish" not in str(caught.value)
-
-
-def test_settings_are_written_after_a_question_mark() -> None:
-    text = "batch=8&in_flight=2&rate=2.5&timeout=3&patience=9&layout=nhwc&input=x&output=y&fill=false"
-    assert read_settings(text) == ServerSettings(8, 2, 2.5, 3, 9, "nhwc", "x", "y", False)
-    assert read_settings("") == ServerSettings()
-
-
-@pytest.mark.parametrize("text", ["Bearer swordfish", ": swordfish", "name:", "a name: swordfish", "name: swörd"])
-def test_headers_of_another_form_are_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(HEADERS, text)
-    with pytest.raises(InputError, match=f"{HEADERS} must hold lines") as caught:
-        headers_from_environment()
-    assert "sw" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "missing"), [("grpc://h/m", "tritonclient.grpc"), ("http://h/v2/models/m", "tritonclient.http")]
-)
-def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, url: str, missing: str) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingExtraError, match=r"parsimon\[server\]"):
-        as_oracle(url)
-
-
-def test_nobody_at_an_address_is_said_soon() -> None:
-    for url in ("grpc://127.0.0.1:1/m?patience=0.3", "http://127.0.0.1:1/v2/models/m?patience=0.3"):
-        with pytest.raises(OutageError, match=r"127\.0\.0\.1:1/.* has not answered in 0\.3 seconds"):
-            as_oracle(url)
 
 
 def test_other_models_have_no_traffic() -> None:
