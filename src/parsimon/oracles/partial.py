@@ -61,7 +61,7 @@ def _is_class(number: object, classes: int) -> bool:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(value <= _MOST and value >= -_MOST)
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(value <= _MOST and not value < -_MOST)
 
 
 def check_partial(top: int, threat: Threat) -> None:
