@@ -132,7 +132,8 @@ def test_ctrl_c_in_the_command_writes_what_is_finished_and_exits_with_130(tmp_pa
         assert "Traceback" not in run.err
         tables.append((tmp_path / "out" / "results.csv").read_text().splitlines())
         (tmp_path / "out").rename(tmp_path / f"out{number}")
-    whole, cut = tables
+    # An interrupted run is not verified, which the last column says.
+    whole, cut = ([row.rpartition(",")[0] for row in table] for table in tables)
     finished = [row for row in cut[1:] if "interrupted" not in row]
     assert 0 < len(finished) < len(cut) - 1 == len(whole) - 1 == 11
     assert set(finished) < set(whole)

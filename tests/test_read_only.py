@@ -148,3 +148,62 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
     with Store(tmp_path, IMAGES) as store:
         assert len(store.ended_after(0)) == 100
         assert store.told("attack") == {}
+
+
+# A process whose children write a run one after the other, each killed before its next statement but one.
+KILLED = """
+import os, shutil, signal, sqlite3, sys
+from pathlib import Path
+import numpy as np
+from parsimon.protocol import Outcome, Told
+from parsimon.store import Store, is_written
+
+folder, images, connect = Path(sys.argv[1]), np.zeros((200, 3, 4, 4), np.float32), sqlite3.connect
+
+def live(statements):
+    def count(_):
+        nonlocal statements
+        statements -= 1
+        if statements < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(*arguments, **settings):
+        connection = connect(*arguments, **settings)
+        connection.set_trace_callback(count)
+        return connection
+
+    sqlite3.connect = watched
+    with Store(folder, images, write=True) as store:
+        for number in range(2):
+            store.save("attack", [Outcome(number, False, 7, "budget")], [Told(9, np.ones(1), None, 0, 0)], number)
+        store.finish("attack")
+
+killed = 0
+while True:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    child = os.fork()
+    if child == 0:
+        live(killed)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+    killed += 1
+    assert not is_written(folder)
+    with Store(folder, images, write=True) as store:  # a new one, if it was killed before there was any
+        ended, told = store.ended_after(0), store.told("attack")
+    with Store(folder, images) as store:
+        store.verify()
+        assert [outcome.index for _, _, outcome in ended] == list(range(len(ended)))
+        assert [len(each.loss) for each in told.values()] in ([], [len(ended)]), (ended, told)
+        assert store.ended_after(0) == ended
+print(killed)
+"""
+
+
+def test_a_writer_may_be_killed_before_any_statement(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "run")], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 30

@@ -24,7 +24,8 @@ from parsimon.packing import pack_told, unpack_told
 
 VERSION = 4
 NUMBER_OF_FACTS = "facts"  # itself a fact, and not counted
-SET_FACT = "INSERT OR REPLACE INTO about VALUES (?, ?, ?)"
+ADD_FACT = "INSERT INTO about VALUES (?, ?, ?)"
+CHANGE_FACT = "UPDATE about SET value = ?, checksum = ? WHERE key = ?"
 COLUMNS = (
     *("attack", "image", "success", "queries", "ended", "uncharged", "outside", "gradients", "predicted"),
     *("grid", "point", "confidence", "out_of_range"),
@@ -248,7 +249,7 @@ def _upgrade_facts(database: sqlite3.Connection) -> None:
         facts[f"progress {attack}"] = json.dumps(progress)
     facts[NUMBER_OF_FACTS] = json.dumps(len(facts))
     database.execute("DELETE FROM about")
-    database.executemany(SET_FACT, [(*row, checksum(row)) for row in facts.items()])
+    database.executemany(ADD_FACT, [(*row, checksum(row)) for row in facts.items()])
 
 
 def _upgrade_entry(database: sqlite3.Connection, call: int) -> None:

@@ -134,9 +134,11 @@ class Store:
             return None if row is None else _fact(*row)
 
     def _set_fact(self, key: str, value: Any) -> None:
-        is_new = self._database.execute("SELECT 1 FROM about WHERE key = ?", (key,)).fetchone() is None
-        self._database.execute(runfile.SET_FACT, runfile.fact_row(key, value))
-        if is_new and key != runfile.NUMBER_OF_FACTS:
+        row = runfile.fact_row(key, value)
+        if self._database.execute(runfile.CHANGE_FACT, (*row[1:], key)).rowcount:
+            return
+        self._database.execute(runfile.ADD_FACT, row)
+        if key != runfile.NUMBER_OF_FACTS:
             (others,) = self._database.execute(
                 "SELECT COUNT(*) FROM about WHERE key != ?", (runfile.NUMBER_OF_FACTS,)
             ).fetchone()
