@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-import sqlite3
+import signal
 import subprocess
 import sys
 from fractions import Fraction
@@ -18,10 +18,12 @@ import pytest
 import yaml
 
 import parsimon
-from parsimon import zoo
+from parsimon import runs, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
+from parsimon.engine import Step
 from parsimon.experiments import exhibits
+from parsimon.spec import Spec
 from small_model import IMAGES, LABELS, changed, linear
 from test_cli import USERS_MODULE, coloured_images, run
 
@@ -175,19 +177,24 @@ def test_the_gate_of_a_new_run(place: Path) -> None:
         assert "RandomCorners" in ran.stdout or "Parsimonious" in ran.stdout  # the table is there all the same
 
 
-def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    for path in (place / "both").iterdir():
-        (tmp_path / "run" / path.name).write_bytes(path.read_bytes())
+def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
+        if attack == "RandomCorners":
+            os.kill(os.getpid(), signal.SIGINT)
+
     for name in ("data.npz", "mine.py"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as database:
-        database.execute("DELETE FROM outcomes WHERE attack = 'RandomCorners' AND image = 5")
-    database.close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    both = ("parsimonious", "random")
+    spec = Spec(attacks=both, model="mine:function", data="data.npz", images="all", eps="0.04", budget=40)
+    unfinished = runs.run(spec, Path("run"), in_flight=4, watch=interrupt).unfinished
+    assert unfinished > 0
     ran = run(tmp_path, "show", "run", "--fail-under", "0", "--json")
     assert ran.returncode == 3
     assert document(ran)["finished"] is False
-    assert "so far, and 1 attacks on images are unfinished; at least 0.0 is asked for" in ran.stderr
+    assert f"so far, and {unfinished} attacks on images are unfinished; at least 0.0 is asked for" in ran.stderr
     assert run(tmp_path, "show", "run").returncode == 0  # looking is not judging
     assert run(tmp_path, "resume", "run", "--fail-under", "0").returncode == 0
 
