@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,25 @@ def test_an_upgraded_run_notices_a_changed_row(old: Path) -> None:
         database.execute("UPDATE outcomes SET queries = queries + 1 WHERE rowid = 5")
     with pytest.raises(StoreError, match=r"is damaged: the outcome of \w+ on image \d \(its checksum is wrong\)"):
         runs.load(old)
+
+
+def test_an_old_run_is_resumed_to_the_end_that_the_old_version_came_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "old"
+    shutil.copytree(OLD, place)
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
+    resumed = runs.resume(Path("interrupted"), progress=False)
+    assert resumed.unfinished == 0
+    whole = runs.load(Path("finished"))
+    for name in ATTACKS:
+        # Version 0.2 did not count pixels outside [0, 1].
+        outcomes = [replace(outcome, out_of_range=0) for outcome in resumed.results[name].outcomes]
+        assert outcomes == list(whole.results[name].outcomes)
+        assert resumed.results[name].threat == whole.results[name].threat
+        verification = resumed.results[name].verification
+        assert verification is not None
+        assert verification.queried == resumed.results[name].summary.successes
+        assert not verification.failed
+    assert runs.load(Path("interrupted")).results["Square"].threat.rounding == "nearest"

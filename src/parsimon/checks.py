@@ -64,18 +64,18 @@ def prepare(
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
     shape: tuple[int, ...] | None = None
+    classes = 0
     kept: list[NDArray[np.float32]] = []
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
         if start == 0:
             check_shape(oracle, shape)
-        scores = classify(oracle, pixels, batch_size)
+        scores = classify(oracle, pixels, batch_size, classes or None)
+        classes = scores.shape[1]
         if start == 0:
             check_scores_kind(scores, threat.scores)
             check_determinism(oracle, pixels, scores, batch_size)
-            classes = scores.shape[1]
-        check_class_count(scores, classes)
         if start * classes < _KEPT_SCORES:
             kept.append(scores[: -(-_KEPT_SCORES // classes) - start].astype(np.float32))
         if labels is not None:
@@ -123,15 +123,20 @@ def check_any(prepared: Prepared, attackable: NDArray[np.bool_]) -> None:
         raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
 
 
-def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
-    """The scores of at most a batch of images, shown in the shape that the oracle needs."""
+def classify(
+    oracle: Oracle, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None
+) -> NDArray[Any]:
+    """The scores of at most a batch of images, shown in the shape that the oracle needs.
+
+    `classes`: how many scores an image had before.
+    """
     count = len(pixels)
     if oracle.fixed_batch and count < batch_size:
         check_batch(batch_size, pixels[0].size)
         pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
     elif not (isinstance(oracle, ReadingOracle) and oracle.only_reads):
         pixels = pixels.copy()  # it may normalise them in place
-    scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device))[:count]
+    scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device), classes)[:count]
     if not np.isfinite(scores).all():
         raise ModelError(
             "the model returned NaN or infinite scores for a clean image; a classifier must return numbers"
@@ -275,7 +280,7 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
 
 def check_determinism(oracle: Oracle, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
     """A model that answers the same question differently has no robustness that could be measured so."""
-    difference = _difference(classify(oracle, pixels, batch_size), scores)
+    difference = _difference(classify(oracle, pixels, batch_size, scores.shape[1]), scores)
     if difference > _NOISE * spread_of(scores):
         raise ModelError(
             f"the model gives the same images different scores from call to call: they move by up to {difference:.3g}, "
@@ -297,14 +302,6 @@ def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> N
         raise InputError(
             f"this run was begun with another model: the scores of the clean images moved by up to {difference:.3g}, "
             "so continuing would mix the results of two models. Start a new run, or bring back the model."
-        )
-
-
-def check_class_count(scores: NDArray[Any], classes: int) -> None:
-    if scores.shape[1] != classes:
-        raise ModelError(
-            f"the model must return the same number of classes for every image; it returned {classes} for the first "
-            f"images and {scores.shape[1]} for later ones"
         )
 
 
@@ -337,7 +334,8 @@ def _findings(
     scores = classify(oracle, pixels, batch_size)
     yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
     yield Finding("scores", "ok", f"{scores.shape[1]} classes, {threat.scores}, all finite")
-    again = _difference(classify(oracle, pixels, batch_size), scores)
+    classes = scores.shape[1]
+    again = _difference(classify(oracle, pixels, batch_size, classes), scores)
     yield Finding(
         "determinism",
         "note" if again else "ok",
@@ -345,7 +343,7 @@ def _findings(
         if again
         else "the same images get the same scores, bit for bit",
     )
-    place = _difference(classify(oracle, pixels[::-1].copy(), batch_size)[::-1], scores)
+    place = _difference(classify(oracle, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
     yield Finding(
         "place in the batch",
         "note" if place else "ok",
@@ -353,7 +351,7 @@ def _findings(
         if place
         else "a row's scores do not depend on its place",
     )
-    alone = _difference(classify(oracle, pixels[:1], 1), scores[:1])
+    alone = _difference(classify(oracle, pixels[:1], 1, classes), scores[:1])
     if not alone:
         sentence = "a row's scores do not depend on the size of the batch"
     elif oracle.fixed_batch:

@@ -75,6 +75,7 @@ class Step(NamedTuple):
 
 
 _SWITCH_SECONDS = 1e-4
+_LARGEST_SCORE = 1e30  # whose differences single precision can hold
 _LARGE = 2**13  # values of an image from which on a window of it is painted sooner than the whole of it
 Answer = TypeVar("Answer")
 
@@ -301,9 +302,9 @@ def _quick_switches() -> Iterator[None]:
                 sys.setswitchinterval(_Switches.before)
 
 
-def scores_of(oracle: Oracle, batch: Any) -> NDArray[Any]:
+def scores_of(oracle: Oracle, batch: Any, classes: int | None = None) -> NDArray[Any]:
     """The oracle's scores, if it answers and they have the shape of scores."""
-    return checked_scores(_answered(partial(oracle, batch), batch), len(batch))
+    return checked_scores(_answered(partial(oracle, batch), batch), len(batch), classes)
 
 
 def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
@@ -320,7 +321,7 @@ def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
 def checked_scores(answer: Any, rows: int, classes: int | None = None) -> NDArray[Any]:
     """Return a copy of the scores, since a model may reuse its output buffer; refuse what no classifier returns."""
     try:
-        scores = np.array(answer)
+        scores = np.asarray(answer).copy()
     except (TypeError, ValueError, RuntimeError) as error:  # of rows that differ in length, or of a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
@@ -335,4 +336,10 @@ def checked_scores(answer: Any, rows: int, classes: int | None = None) -> NDArra
             f"the model must return the same number of classes in every call; it returned {classes} before and "
             f"{scores.shape[1]} now"
         )
+    if _largest(scores) > _LARGEST_SCORE and _largest(scores[np.isfinite(scores)]) > _LARGEST_SCORE:
+        raise ModelError(f"the model must return scores of at most {_LARGEST_SCORE:g}; it returned larger ones")
     return scores
+
+
+def _largest(scores: NDArray[Any]) -> float:
+    return float(np.abs(scores).max(initial=0))  # compared in double precision, since half knows no large numbers

@@ -13,10 +13,10 @@ ParsimonError
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from types import ModuleType
-from typing import cast
 
 LARGEST = 2**63 - 1  # whole number that every part of a run can hold
 MOST = 2**31 - 1  # of whatever an attack counts
@@ -77,8 +77,16 @@ def check_whole(name: str, value: object, least: int, most: int = LARGEST, why: 
 
 def check_number(name: str, value: object, least: float = _TINY, most: float = _HUGE) -> None:
     """Refuse a setting that is not a number between two limits; by default, one that single precision can hold."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= cast("float", value) <= most:
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= _as_float(value) <= most:
         raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {quote(value)}")
+
+
+def _as_float(value: Real) -> float:
+    """Return a number in double precision: one of half precision cannot be compared with the limits."""
+    try:
+        return float(value)
+    except OverflowError:  # a whole number or a fraction beyond the largest float
+        return math.inf
 
 
 def check_flag(name: str, value: object) -> None:
@@ -104,7 +112,7 @@ def check_name(what: str, text: object) -> None:
 def first_line(error: BaseException) -> str:
     """Another library's error in one line, to be quoted in a sentence."""
     text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+    return f"{type(error).__name__}: {shorten(text.splitlines()[0])}" if text else type(error).__name__
 
 
 def quote(value: object) -> str:

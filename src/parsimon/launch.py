@@ -21,7 +21,8 @@ from parsimon import checks
 from parsimon.checks import ImageSource, Prepared
 from parsimon.data.choice import choose
 from parsimon.engine import Step, Tally
-from parsimon.errors import InputError, ParsimonError, first_line, quote
+from parsimon.errors import InputError, ParsimonError, quote
+from parsimon.given import as_images, as_numpy
 from parsimon.oracles import as_oracle
 from parsimon.protocol import Attack, Oracle, Outcome, Task, Told
 from parsimon.report import progress as progress_line
@@ -29,7 +30,7 @@ from parsimon.result import Result
 from parsimon.settings import check_settings
 from parsimon.spec import Spec
 from parsimon.store import Store
-from parsimon.threat import Loss, Scores, Threat
+from parsimon.threat import Loss, Rounding, Scores, Threat
 from parsimon.verify import Verification, verify_successes
 from parsimon.workers import Driver, Plan, crew_for
 
@@ -58,6 +59,7 @@ class Runner(Protocol):
     """What attacks images with one attack: an engine in this process, or workers with an engine each."""
 
     tally: Tally
+    threat: Threat
     stopped: bool
 
     def stop(self) -> None:
@@ -88,6 +90,7 @@ def launch(
     ray: str | None = None,
     progress: bool | None = None,
     verify: bool = True,
+    rounding: Rounding = "inward",
     survivors_only: bool = False,
     watch: Watch | None = None,
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
@@ -113,7 +116,11 @@ def launch(
         threat = replace(threat, scores=checks.scores_kind(oracle, source, batch_size))
     room = max(256, 4 * batch_size) if in_flight is None else in_flight
     threats = {
-        name: replace(threat, loss=loss or attack.own_loss(threat.targeted), rounding=attack.rounding)
+        name: replace(
+            threat,
+            loss=loss or attack.own_loss(threat.targeted),
+            rounding=attack.rounding if rounding == "inward" else rounding,
+        )
         for name, attack in attacks.items()
     }
     for each in threats.values():
@@ -167,7 +174,7 @@ def launch(
             verification = None
             if verify and not stopped:
                 verification, stopped = _verified(
-                    store, name, oracle, threats[name], source, goals, outcomes, batch_size
+                    store, name, oracle, threats[name], source, goals, outcomes, batch_size, prepared.classes
                 )
             results[name] = Result(
                 attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally, verification
@@ -220,7 +227,7 @@ def _attack_all(
     told = {} if store is None else store.told(name)
     runner.tally = Tally.of(ended.values(), None if store is None else store.traffic(name))
     tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
-    if store is not None and len(tasks):
+    if store is not None and len(tasks) and not _asks_alike(store.known("parsimon"), runner.threat, name):
         _hold_to(store, "parsimon", parsimon.__version__, "parsimon", "may ask its questions otherwise")
     unsaved: list[Outcome] = []
 
@@ -247,6 +254,15 @@ def _attack_all(
     return ended
 
 
+def _asks_alike(version: str | None, threat: Threat, attack: str) -> bool:
+    """Return whether the searches of an earlier version ask what those of this one do.
+
+    Version 0.2 showed 8-bit models probes of NES and Bandits outside [0, 1].
+    """
+    probes = attack.startswith(("NES", "Bandits"))
+    return version == "0.2.0" and not (threat.eight_bit and probes)
+
+
 def _verified(
     store: Store | None,
     name: str,
@@ -256,6 +272,7 @@ def _verified(
     goals: NDArray[np.intp],
     outcomes: Sequence[Outcome],
     batch_size: int,
+    classes: int,
 ) -> tuple[Verification | None, bool]:
     """Query the successes once more, unless the store says that it was done; also return whether Ctrl-C ended it."""
     stored = None if store is None else store.verification(name)
@@ -264,7 +281,9 @@ def _verified(
     stop = threading.Event()
     try:
         with _stopping_on_interrupt(stop.set):
-            found = verify_successes(oracle, threat, source, goals, outcomes, batch_size, stop.is_set)
+            found = verify_successes(
+                oracle, threat, source, goals, outcomes, batch_size, classes, stop.is_set
+            )
     except ParsimonError as error:
         _LOG.warning("the successes of %s could not be verified: %s", name, error)
         return None, False
@@ -352,28 +371,6 @@ def _random_class(index: int, label: int, classes: int) -> int:
     while (target := int(rng.randint(classes))) == label:
         pass
     return target
-
-
-def as_images(images: Any) -> ImageSource:
-    """Arrays of any framework as numpy, and sequences that read lazily as they are."""
-    if hasattr(images, "shape"):
-        pixels = as_numpy(images, "images")
-        if pixels.ndim != 4:
-            hint = ": use images[None] for a single image" if pixels.ndim == 3 else ""
-            raise InputError(f"images must have shape (number, channels, rows, columns); got {pixels.shape}{hint}")
-        return pixels
-    if hasattr(images, "__len__") and hasattr(images, "__getitem__") and not isinstance(images, Mapping | str):
-        source: ImageSource = images
-        return source
-    raise InputError(f"images must be an array or a sequence of arrays; got {type(images).__name__}")
-
-
-def as_numpy(array: Any, what: str) -> NDArray[Any]:
-    """A numpy or torch array as numpy, from whatever device."""
-    try:
-        return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
-    except (TypeError, ValueError) as error:  # of rows that differ in length, or of a type that numpy lacks
-        raise InputError(f"{what} must be an array of numbers; numpy cannot read them: {first_line(error)}") from error
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,17 @@ def run(spec: Spec, folder: Path, **means: Unpack[Means]) -> Comparison:
                 told = f"The run is paused, and all that it was told is saved. Go on with: parsimon resume {folder}"
                 raise OutageError(f"{error}. {told}") from None
 
-    results = launch_spec(spec, rows, data, open_store=open_store, **means)
+    results = launch_spec(spec, rows, data, rounding=_rounding_of(folder, data), open_store=open_store, **means)
     return Comparison(results, reference)
+
+
+def _rounding_of(folder: Path, data: Data) -> Rounding:
+    """Return how the run in a folder rounds its bounds: version 0.2 knew only the nearest float."""
+    if not is_run(folder):
+        return "inward"
+    with Store(folder, data.images) as store:
+        rounding: Rounding | None = "inward" if store.known("predicted") is None else store.known("rounding")
+    return rounding or "nearest"
 
 
 def _hold_spec(store: Store, spec: Spec, folder: Path) -> None:
@@ -113,6 +122,7 @@ def launch_spec(
     attacks: Mapping[str, Attack],
     data: Data,
     *,
+    rounding: Rounding = "inward",
     open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
     **means: Unpack[Means],
 ) -> dict[str, Result]:
@@ -132,6 +142,7 @@ def launch_spec(
         sample=spec.sample,
         seed=spec.seed,
         batch_size=spec.batch_size,
+        rounding=rounding,
         open_store=open_store,
         **means,
     )
@@ -229,7 +240,7 @@ class Reading:
         if chosen is None or predicted is None:
             return False
         store.verify()
-        keys = ("spec", "fingerprint", "labels", "confidence", "classes", "way", "remarks")
+        keys = ("spec", "fingerprint", "labels", "confidence", "classes", "way", "remarks", "rounding")
         facts = {key: store.known(key) for key in keys} | {"chosen": chosen, "predicted": predicted}
         for key, value in facts.items():
             if not _is_sound(key, value):
@@ -250,7 +261,7 @@ class Reading:
             remarks=tuple(facts["remarks"] or ()),
         )
         self._chosen = chosen
-        self._rounding = store.known("rounding") or "nearest"
+        self._rounding = facts["rounding"] or "nearest"
         return True
 
     def in_work(self) -> dict[str, dict[int, Told]]:
@@ -295,6 +306,8 @@ def _is_sound(key: str, value: Any) -> bool:
             return _is_number(value)
         case "way":
             return value is None or isinstance(value, str)
+        case "rounding":
+            return value in (None, *get_args(Rounding))
         case "remarks":
             return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
         case "confidence":

@@ -42,6 +42,7 @@ def verify_successes(
     goals: NDArray[np.intp],
     outcomes: Sequence[Outcome],
     batch_size: int,
+    classes: int,
     stopped: Callable[[], bool],
 ) -> Verification | None:
     """Query the adversarial image of every success; return None if it is stopped between two batches."""
@@ -57,7 +58,7 @@ def verify_successes(
             for image, outcome in zip(originals, batch, strict=True)
             if outcome.point is not None
         ]
-        scores = classify(oracle, np.stack(drawn), batch_size)
+        scores = classify(oracle, np.stack(drawn), batch_size, classes)
         _, wins, _ = threat.judge(scores, goals[[outcome.index for outcome in batch]])
         failed += [
             outcome.index

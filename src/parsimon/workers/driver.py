@@ -91,6 +91,7 @@ class Driver:
 
     def __init__(self, crew: Crew, plan: Plan) -> None:
         self.tally = Tally()
+        self.threat = plan.threat
         self.stopped = False
         self._stopped_at: float | None = None  # when the workers were asked to stop
         self._crew, self._plan, self._attack = crew, plan, next(_ATTACKS)
