@@ -32,7 +32,7 @@ from data_files import (
 )
 from parsimon import InputError, checks
 from parsimon.data import Preprocess, open_data
-from parsimon.launch import as_images
+from parsimon.given import as_images
 from parsimon.threat import Threat
 
 
@@ -119,8 +119,10 @@ def test_lazy_images_can_be_sent_to_another_process(tmp_path: Path) -> None:
 
 def test_lazy_images_are_what_a_run_takes(tmp_path: Path) -> None:
     data = open_data(write_folder(tmp_path, PIXELS, LABELS))
-    assert as_images(data.images) is data.images
-    for index, image in enumerate(data.images):
+    images = as_images(data.images)
+    assert len(images) == len(data.images)
+    for index, image in enumerate(images):
+        np.testing.assert_array_equal(image, data.images[index])
         checks.check_image(image, index, Threat(0.1, eight_bit=True))
 
 

@@ -52,6 +52,7 @@ class Threat:
                 f"eps must lie above 0 and at most 1, for images in [0, 1]; got {quote(self.eps)}. "
                 "Divide a radius on the 0..255 scale by 255: eps=8/255."
             )
+        object.__setattr__(self, "eps", float(self.eps))  # a fraction or a number of half precision is a radius too
         check_choice("loss", self.loss, get_args(Loss))
         check_choice("scores", self.scores, get_args(Scores))
         check_choice("rounding", self.rounding, get_args(Rounding))
