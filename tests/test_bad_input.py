@@ -49,7 +49,8 @@ def attack(**settings: Any) -> Any:
 
 
 def label(value: object) -> str:
-    return quote(value)[:30]
+    """Name a case; without addresses in memory, which differ from process to process."""
+    return quote(value).partition(" at 0x")[0][:30]
 
 
 # --- settings of a run -----------------------------------------------------------------------------------------------
