@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import Attack, Parsimonious, Threat, Thrift
-from parsimon.engine import Engine
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Task
+from parsimon.core.engine import Engine
+from parsimon.core.types import Task
+from parsimon.models import FunctionModel
 
 TURNS, BATCH, IN_FLIGHT, COPIES, ROUNDS = 2, 64, 256, 5, 60
 COUNTS, SIDES = (64, 256, 1024, 4096), (32, 64, 128, 256, 512)
 
 
-class Glance(CallableOracle):
+class Glance(FunctionModel):
     """Looks at a few pixels, and knows how long that took."""
 
     only_reads = True

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from parsimon import Parsimonious, Threat, zoo
-from parsimon.checks import classify
-from parsimon.engine import Engine
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Task
+from parsimon.core.engine import Engine
+from parsimon.core.types import Task
+from parsimon.models import as_model
+from parsimon.runs.preflight import classify
 from published_loop import Loop
 
 IMAGES, BUDGET, BATCH = 128, 500, 64
@@ -22,7 +22,7 @@ IMAGES, BUDGET, BATCH = 128, 500, 64
 
 def compare(name: str, model: Any) -> None:
     images, labels = zoo.images()
-    oracle = as_oracle(model)
+    oracle = as_model(model)
     seen = np.concatenate([classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, 256, BATCH)])
     correct = np.flatnonzero(seen == labels[:256])[:IMAGES].tolist()
     tasks = [Task(index, images[index], int(labels[index])) for index in correct]

@@ -21,21 +21,21 @@ from numpy.typing import NDArray
 from parsimon import Threat, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.named import open_attack
-from parsimon.checks import classify
-from parsimon.engine import Engine
-from parsimon.oracles import CallableOracle, as_oracle
-from parsimon.protocol import Oracle, StartingOracle, Task
+from parsimon.core.engine import Engine
+from parsimon.core.types import Model, StartingModel, Task
+from parsimon.models import FunctionModel, as_model
+from parsimon.runs.preflight import classify
 
 IMAGES, BATCH, ROUNDS, BARE_ROWS = 1024, 512, 7, 2**14
 SMALL_SECONDS = 30e-6  # an image of a network that is much quicker than the bundled one
 
 
-def bare(oracle: Oracle, images: NDArray[np.float32]) -> float:
+def bare(oracle: Model, images: NDArray[np.float32]) -> float:
     """Seconds an image, of the model alone."""
     batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
     batches *= BARE_ROWS // len(images)
     began = time.perf_counter()
-    if isinstance(oracle, StartingOracle):
+    if isinstance(oracle, StartingModel):
         for scores in [oracle.start(batch) for batch in batches]:
             scores()
     else:
@@ -44,15 +44,15 @@ def bare(oracle: Oracle, images: NDArray[np.float32]) -> float:
     return (time.perf_counter() - began) / BARE_ROWS
 
 
-def perceptron(hidden: int, classes: int = 10) -> CallableOracle:
+def perceptron(hidden: int, classes: int = 10) -> FunctionModel:
     """Two layers, the first of which is as wide as that."""
     rng = np.random.default_rng(0)
     first = (rng.normal(size=(3072, hidden)) / np.sqrt(3072)).astype(np.float32)
     second = (rng.normal(size=(hidden, classes)) / np.sqrt(hidden)).astype(np.float32)
-    return CallableOracle(lambda images: np.maximum((images.reshape(len(images), -1) - 0.5) @ first, 0) @ second)
+    return FunctionModel(lambda images: np.maximum((images.reshape(len(images), -1) - 0.5) @ first, 0) @ second)
 
 
-def small_network() -> CallableOracle:
+def small_network() -> FunctionModel:
     """The narrowest perceptron that takes as long for an image as is asked, on whatever machine this is."""
     hidden = 256
     while bare(network := perceptron(hidden), shown()) < SMALL_SECONDS:
@@ -64,7 +64,7 @@ def shown() -> NDArray[np.float32]:
     return np.resize(zoo.images()[0], (IMAGES, 3, 32, 32))
 
 
-def measure(name: str, attack_name: str, oracle: Oracle, eps: float, budget: int) -> None:
+def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int) -> None:
     images = shown()
     # What the model sees is taken for the truth, so that any network can be attacked on any images.
     truth = np.concatenate(
@@ -92,7 +92,7 @@ def measure(name: str, attack_name: str, oracle: Oracle, eps: float, budget: int
 
 def main() -> None:
     for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
-        measure("bundled network", name, as_oracle(zoo.path("robust")), 8 / 255, 100)
+        measure("bundled network", name, as_model(zoo.path("robust")), 8 / 255, 100)
     if not sys.argv[1:]:
         measure("perceptron", "parsimonious", small_network(), 1 / 255, 300)
 

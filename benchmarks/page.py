@@ -15,13 +15,13 @@ from playwright.sync_api import sync_playwright
 
 from parsimon import zoo
 from parsimon.attacks import PGD, Parsimonious, Square
-from parsimon.blocks import Grid
-from parsimon.checks import Prepared
-from parsimon.engine import Tally
-from parsimon.protocol import Attack, Corner, Image, Outcome, Picture, Point
+from parsimon.core.engine import Counters
+from parsimon.core.grid import Grid
+from parsimon.core.threat import Threat
+from parsimon.core.types import Attack, Corner, Image, Outcome, Picture, Point
 from parsimon.report.page import write_page
-from parsimon.result import Comparison, Result
-from parsimon.threat import Threat
+from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import Comparison, Result
 
 BUDGET = 1000
 
@@ -31,14 +31,16 @@ def made(count: int) -> Comparison:
     all_images, all_labels = zoo.images()
     images, labels = all_images[:count], all_labels[:count].astype(np.intp)
     threat = Threat(8 / 255)
-    prepared = Prepared(labels, np.ones(count, np.bool_), 10, np.random.default_rng(9).uniform(0.3, 1, count).round(6))
+    prepared = CleanPredictions(
+        labels, np.ones(count, np.bool_), 10, np.random.default_rng(9).uniform(0.3, 1, count).round(6)
+    )
     results: dict[str, Result] = {}
     for attack in (Parsimonious(), Square(), PGD()):
         random = np.random.default_rng(len(results))
         outcomes = tuple(
             _outcome(index, images[index], int(labels[index]), attack, threat, random) for index in range(count)
         )
-        tally = Tally(sum(each.queries for each in outcomes), ended=count)
+        tally = Counters(sum(each.queries for each in outcomes), ended=count)
         results[type(attack).__name__] = Result(attack, threat, BUDGET, images, labels, prepared, outcomes, tally)
     return Comparison(results)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import Threat
-from parsimon.protocol import Image
+from parsimon.core.types import Image
 
 CHUNK = 100
 

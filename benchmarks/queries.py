@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from parsimon import PGD, Attack, Parsimonious, SignHunter, Square, Thrift, attack
 from parsimon.api import Settings
-from parsimon.data import open_data_for
-from parsimon.statistics import bootstrap_interval
-from parsimon.threat import Loss, Targets
+from parsimon.core.threat import Loss, Targets
+from parsimon.results.statistics import bootstrap_interval
+from parsimon.runs.inputs import open_data_for
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,10 @@ import torch
 
 from parsimon import Outcome, Threat, zoo
 from parsimon.attacks import Square
-from parsimon.engine import Engine
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Task
-from parsimon.summary import Summary, summarise
+from parsimon.core.engine import Engine
+from parsimon.core.types import Task
+from parsimon.models import as_model
+from parsimon.results.summary import Summary, summarise
 
 EPS = 8 / 255
 SHARE = 0.8
@@ -79,7 +79,7 @@ def correctly_classified(network: torch.nn.Module, count: int) -> list[Task]:
 
 def of_parsimon(network: torch.nn.Module, tasks: list[Task], budget: int, seed: int) -> list[Outcome]:
     threat = Threat(EPS, loss="margin")
-    return list(Engine(Square(SHARE), as_oracle(network), threat, budget=budget, seed=seed).run(tasks))
+    return list(Engine(Square(SHARE), as_model(network), threat, budget=budget, seed=seed).run(tasks))
 
 
 def of_peer(name: str, network: torch.nn.Module, tasks: list[Task], budget: int, seed: int) -> list[Outcome]:

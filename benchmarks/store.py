@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parsimon import runs
-from parsimon.protocol import Outcome, Told
-from parsimon.spec import Spec
-from parsimon.store import Store
+from parsimon.core.types import JournalEntry, Outcome
+from parsimon.runs.config import Spec
+from parsimon.runs.store import Store
 
 BUDGET = 1000
 
@@ -29,7 +29,9 @@ class Timed(Store):
     calls = 0
     largest = 0
 
-    def save(self, attack: str, ended: Sequence[Outcome], told: Sequence[Told], queries: int | None = None) -> None:
+    def save(
+        self, attack: str, ended: Sequence[Outcome], told: Sequence[JournalEntry], queries: int | None = None
+    ) -> None:
         began = time.perf_counter()
         super().save(attack, ended, told, queries)
         Timed.seconds += time.perf_counter() - began

@@ -18,28 +18,28 @@ from typing import Any
 import numpy as np
 
 from parsimon import Parsimonious, Threat, zoo
-from parsimon.checks import classify
-from parsimon.engine import Step
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Task
-from parsimon.workers import Crew, Driver, Plan
-from parsimon.workers.processes import Processes
-from parsimon.workers.worker import Request
+from parsimon.core.engine import Step
+from parsimon.core.types import Task
+from parsimon.models import as_model
+from parsimon.runs.preflight import classify
+from parsimon.runs.workers import Driver, EngineConfig, WorkerPool
+from parsimon.runs.workers.processes import Processes
+from parsimon.runs.workers.worker import Request
 
 IMAGES, BUDGET, BATCH, LARGE_BATCH, REPEATS = 256, 300, 64, 256, 5
-PLAN = Plan(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
+PLAN = EngineConfig(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
 
 
 def tasks() -> list[Task]:
     images, labels = zoo.images()
-    oracle = as_oracle("robust")
+    oracle = as_model("robust")
     starts = range(0, 2 * IMAGES, BATCH)
     seen = np.concatenate([classify(oracle, images[start : start + BATCH], BATCH).argmax(1) for start in starts])
     correct = np.flatnonzero(seen == labels[: len(seen)])[:IMAGES].tolist()
     return [Task(index, images[index], int(labels[index])) for index in correct]
 
 
-def timed(crew: Crew, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
+def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
     """Queries a second, the driver's seconds of processor time for a report, and the queries."""
     reports = 0
 
@@ -91,7 +91,7 @@ def bare_ratio() -> float:
 
 
 def _calls(seconds: float) -> float:
-    oracle, batch = as_oracle("robust"), zoo.images()[0][:BATCH]
+    oracle, batch = as_model("robust"), zoo.images()[0][:BATCH]
     calls, began = 0, time.perf_counter()
     while time.perf_counter() < began + seconds:
         oracle(batch)
@@ -99,7 +99,7 @@ def _calls(seconds: float) -> float:
     return calls / (time.perf_counter() - began)
 
 
-def costs(crew: Crew) -> None:
+def costs(crew: WorkerPool) -> None:
     """What a request costs that has nothing to do, and one more image with it."""
     (worker,) = crew.workers
 
@@ -130,7 +130,7 @@ def main() -> None:
     if "--ray" in sys.argv:
         import ray
 
-        from parsimon.workers.cluster import Cluster
+        from parsimon.runs.workers.cluster import Cluster
 
         began = time.perf_counter()
         ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")

@@ -9,9 +9,9 @@ import numpy as np
 
 import parsimon
 from parsimon import zoo
-from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
+from parsimon.models import HttpModel, Request, RequestPolicy, as_model
 
-network = as_oracle("standard")
+network = as_model("standard")
 
 
 class Service(BaseHTTPRequestHandler):
@@ -41,7 +41,7 @@ with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         return scores
 
     images, labels = zoo.images()
-    oracle = HttpOracle(classify, Pace(batch=8, in_flight=2))
+    oracle = HttpModel(classify, RequestPolicy(batch=8, in_flight=2))
     result = parsimon.attack(oracle, images[:4], labels[:4], eps=8 / 255, budget=60)
     print(result)
     assert result.traffic is not None

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from parsimon import runs
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 
 spec = Spec(model="robust", attacks=("square",), images=16, budget=300, batch_size=16)
 whole = runs.run(spec, Path("whole"))

@@ -9,10 +9,10 @@ import numpy as np
 
 import parsimon
 from parsimon import zoo
-from parsimon.protocol import Corners, Scene, Search
+from parsimon.core.types import Corners, ImageContext, Search
 
 
-class Told(NamedTuple):
+class JournalEntry(NamedTuple):
     """One question of an attack on corners, and its answer."""
 
     asked: Corners
@@ -24,16 +24,16 @@ class Watched(parsimon.Attack):
     """The same questions as `inner`, written down. The engine keeps the last answer to itself if it is a success."""
 
     inner: parsimon.Attack
-    told: list[Told] = field(default_factory=list, compare=False, repr=False)
+    told: list[JournalEntry] = field(default_factory=list, compare=False, repr=False)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         search = self.inner.search(scene, rng)
         try:
             ask = next(search)
             while True:
                 reply = yield ask
                 assert isinstance(ask.points, Corners)
-                self.told.append(Told(ask.points, reply.loss))
+                self.told.append(JournalEntry(ask.points, reply.loss))
                 ask = search.send(reply)
         except StopIteration:
             return

@@ -6,8 +6,8 @@ import numpy as np
 
 import parsimon
 from parsimon import zoo
-from parsimon.blocks import first_grid
-from parsimon.protocol import Ask, Corners, Scene, Search
+from parsimon.core.grid import first_grid
+from parsimon.core.types import Ask, Corners, ImageContext, Search
 from parsimon.testing import check_attack
 
 
@@ -17,7 +17,7 @@ class CoinFlips(parsimon.Attack):
 
     share: float = 0.1
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape)
         best = rng.random(grid.count) < 0.5
         highest = (yield Ask(Corners(grid, best))).loss[0]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from playwright.sync_api import sync_playwright
 
 from page import chromium
-from parsimon import engine, zoo
+from parsimon import zoo
+from parsimon.core import engine
 
 # Whatever a shell starts in the background ignores Ctrl-C, and so does all that it starts in turn; tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.protocol import Slope
+from parsimon.core.types import ScoreGradient
 from parsimon.testing import Network
 
 WATCH: dict[str, Any] = json.loads(_file.read_text()) if (_file := Path("counted_network.json")).exists() else {}
@@ -90,8 +90,8 @@ class Counted(Network):
         self.moment.come("answered")
         return scores
 
-    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        return super().pull_back(images, slope)  # which shows them to the above
+    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        return super().vjp(images, slope)  # which shows them to the above
 
 
 def build() -> Counted:

@@ -16,7 +16,7 @@ import numpy as np
 
 import counted_network
 from counted_network import CHECKS, SHAPE
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 from parsimon.testing import Network
 from run_folder import RunFolder
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import Threat
-from parsimon.canvas import render
-from parsimon.engine import Engine
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Ask, Attack, Images, Model, Outcome, Reply, Scene, Task
+from parsimon.core.canvas import render
+from parsimon.core.engine import Engine
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, ScoreFunction, Task
+from parsimon.models import as_model
 
 Pixels = NDArray[np.float32]
 Exact = NDArray[np.float64]
@@ -33,8 +33,8 @@ def random_image(shape: Shape, seed: int = 0, margin: float = 0.0) -> Pixels:
     return np.random.default_rng(seed).uniform(margin, 1 - margin, shape).astype(np.float32)
 
 
-def scene_of(image: Pixels, eps: float = 0.1, budget: int = 1000) -> Scene:
-    return Scene(0, image, Threat(eps), budget)
+def scene_of(image: Pixels, eps: float = 0.1, budget: int = 1000) -> ImageContext:
+    return ImageContext(0, image, Threat(eps), budget)
 
 
 def pixels_of(ask: Ask) -> Pixels:
@@ -44,13 +44,13 @@ def pixels_of(ask: Ask) -> Pixels:
     return np.asarray(ask.points.pixels[0])
 
 
-def drawn(scene: Scene, ask: Ask) -> Pixels:
+def drawn(scene: ImageContext, ask: Ask) -> Pixels:
     """All that is asked, as images."""
     points = [ask.points.point(number) for number in range(ask.points.size)]
     return np.stack([render(scene.image, scene.threat, point) for point in points])
 
 
-def converse(attack: Attack, scene: Scene, loss: Loss, asks: int, seed: int = 0) -> list[Exchange]:
+def converse(attack: Attack, scene: ImageContext, loss: Loss, asks: int, seed: int = 0) -> list[Exchange]:
     """The search's first questions, each answered by the loss; fewer if it has no more."""
     search = attack.search(scene, np.random.default_rng(seed))
     exchanges: list[Exchange] = []
@@ -97,7 +97,7 @@ def ball(image: Pixels, eps: float) -> tuple[Pixels, Pixels]:
     return low_in.view(np.float32), high_in.view(np.float32)
 
 
-def in_ball(scene: Scene, images: Pixels) -> NDArray[np.bool_]:
+def in_ball(scene: ImageContext, images: Pixels) -> NDArray[np.bool_]:
     """Which images lie in the ball, from its definition; a rounding of the last digit is forgiven."""
     distance = np.abs(images.astype(np.float64) - scene.image).max(axis=(1, 2, 3))
     in_range = (images.min(axis=(1, 2, 3)) >= 0) & (images.max(axis=(1, 2, 3)) <= 1)
@@ -105,9 +105,9 @@ def in_ball(scene: Scene, images: Pixels) -> NDArray[np.bool_]:
     return inside
 
 
-def run(attack: Attack, model: Model, image: Pixels, threat: Threat, budget: int, seed: int = 0) -> Outcome:
+def run(attack: Attack, model: ScoreFunction, image: Pixels, threat: Threat, budget: int, seed: int = 0) -> Outcome:
     """What becomes of one image of class 0 on the engine."""
-    (outcome,) = Engine(attack, as_oracle(model), threat, budget=budget, seed=seed).run([Task(0, image, 0)])
+    (outcome,) = Engine(attack, as_model(model), threat, budget=budget, seed=seed).run([Task(0, image, 0)])
     return outcome
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from parsimon.oracles.onnx_in_torch import OnnxModule
+from parsimon.models.onnx_in_torch import OnnxModule
 
 Array = NDArray[Any]
 

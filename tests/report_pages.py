@@ -8,7 +8,7 @@ from typing import Any
 
 import parsimon
 from parsimon.report.page import write_page
-from parsimon.result import Comparison
+from parsimon.results.result import Comparison
 from small_model import IMAGES, LABELS, linear
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><!-- & {{data}} \u2028 \ud800"

@@ -18,7 +18,7 @@ from typing import Any
 
 from parsimon import zoo
 from parsimon.errors import OutageError
-from parsimon.oracles import as_oracle
+from parsimon.models import as_model
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = Path(__file__).parent / "servers"
@@ -80,7 +80,7 @@ class Server:
         try:
             for protocol in ("grpc", "http"):
                 for model in _IMAGES:
-                    as_oracle(self.url(protocol, model, settings="patience=1"))
+                    as_model(self.url(protocol, model, settings="patience=1"))
         except OutageError:
             return False
         except Exception as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.protocol import Ask, Attack, Images, Outcome, Reply, Scene, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, Search
 
 SHAPE = (3, 8, 8)
 
@@ -25,7 +25,7 @@ class Scripted(Attack):
     asks: tuple[Ask, ...]
     heard: list[Reply] = field(default_factory=list)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         for ask in self.asks:
             self.heard.append((yield ask))
 

@@ -20,7 +20,7 @@ from parsimon.setsearch import (
     Mask,
     SetSearch,
 )
-from parsimon.theory import SetFunction, Table, tabulate
+from parsimon.setsearch.theory import SetFunction, Table, tabulate
 
 PUBLISHED_RULE = LazyRule(force_first=True, adopt_zero=True, ask_again=True)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from parsimon import runs
-from parsimon.engine import Step
-from parsimon.result import Comparison
-from parsimon.spec import Spec
+from parsimon.core.engine import Step
+from parsimon.results.result import Comparison
+from parsimon.runs.config import Spec
 
 OLD = Path(__file__).parent / "data" / "runs-0.2"  # with its data and its model, by version 0.2
 SPEC = Spec(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)

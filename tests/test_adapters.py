@@ -19,8 +19,8 @@ from torch import nn
 import parsimon
 from parsimon import InputError
 from parsimon.adapters.recipe import KINDS
-from parsimon.oracles import as_oracle
-from parsimon.oracles.frame import Frame
+from parsimon.models import as_model
+from parsimon.models.frame import Frame
 
 foolbox: Any = pytest.importorskip("foolbox")
 art_classifiers: Any = pytest.importorskip("art.estimators.classification")
@@ -282,14 +282,14 @@ def test_art_black_box_of_probabilities_with_channels_last_and_bytes(kind: str) 
 
 
 def test_art_gradients_are_those_of_torch_in_another_range() -> None:
-    theirs = as_oracle(classifier(Scaled(), clip_values=(-1, 3)))
-    straight = as_oracle(Network())
+    theirs = as_model(classifier(Scaled(), clip_values=(-1, 3)))
+    straight = as_model(Network())
 
     def slope(scores: NDArray[Any]) -> NDArray[Any]:
         return np.arange(scores.size, dtype=np.float64).reshape(scores.shape)
 
-    told, gradients = theirs.pull_back(IMAGES, slope)  # type: ignore[attr-defined]
-    scores, expected = straight.pull_back(torch.from_numpy(IMAGES), slope)  # type: ignore[attr-defined]
+    told, gradients = theirs.vjp(IMAGES, slope)  # type: ignore[attr-defined]
+    scores, expected = straight.vjp(torch.from_numpy(IMAGES), slope)  # type: ignore[attr-defined]
     np.testing.assert_allclose(told, scores, atol=1e-5)
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-4)
 
@@ -312,8 +312,8 @@ def test_their_models_are_attacked_as_the_module_inside(expected: parsimon.Resul
 
 def test_foolbox_wrappers_are_seen_through() -> None:
     model = foolbox.PyTorchModel(Scaled().eval(), bounds=(-1, 3), device="cpu").transform_bounds((0, 1), wrapper=True)
-    scores = as_oracle(model)(torch.from_numpy(IMAGES))
-    np.testing.assert_allclose(scores, as_oracle(Network())(torch.from_numpy(IMAGES)), atol=1e-5)
+    scores = as_model(model)(torch.from_numpy(IMAGES))
+    np.testing.assert_allclose(scores, as_model(Network())(torch.from_numpy(IMAGES)), atol=1e-5)
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
             "tells only its decision",
         ),
         (
-            lambda: as_oracle(art_classifiers.BlackBoxClassifier(hard, (3, 8, 3), 5, clip_values=(0, 1))),
+            lambda: as_model(art_classifiers.BlackBoxClassifier(hard, (3, 8, 3), 5, clip_values=(0, 1))),
             "where the channels are cannot be told",
         ),
     ],

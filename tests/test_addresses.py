@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsimon.errors import InputError, MissingExtraError, ModelError, OutageError
-from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
-from parsimon.oracles.address import server_address, split_url
-from parsimon.oracles.remote import HEADERS, headers_from_environment
-from parsimon.oracles.server import ServerSettings, open_server, read_settings
+from parsimon.models import HttpModel, Request, RequestPolicy, as_model
+from parsimon.models.remote.address import server_address, split_url
+from parsimon.models.remote.base import HEADERS, headers_from_environment
+from parsimon.models.remote.server import ServerSettings, open_server, read_settings
 from small_model import IMAGES
 
 HOST = "SCHEME://HOST:PORT/"
@@ -109,7 +109,7 @@ def test_hosts_of_all_forms_get_a_port(url: str, host: str) -> None:
 )
 def test_a_pace_that_cannot_be_kept_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"{name} must be") as caught:
-        Pace(**{name: value})
+        RequestPolicy(**{name: value})
     assert len(str(caught.value)) < 400
 
 
@@ -117,11 +117,11 @@ def test_a_pace_that_cannot_be_kept_is_refused(name: str, value: Any) -> None:
 def test_what_has_no_meaning_as_none_is_refused(name: str) -> None:
     settings: Any = {name: None}
     with pytest.raises(InputError, match=f"{name} must be"):
-        Pace(**settings)
+        RequestPolicy(**settings)
 
 
 def test_numbers_of_numpy_and_fractions_are_numbers() -> None:
-    Pace(batch=np.int64(3), in_flight=np.int32(2), rate=Fraction(1, 3), timeout=np.float32(2), patience=10)  # type: ignore[arg-type]
+    RequestPolicy(batch=np.int64(3), in_flight=np.int32(2), rate=Fraction(1, 3), timeout=np.float32(2), patience=10)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_numbers_of_numpy_and_fractions_are_numbers() -> None:
 )
 def test_settings_of_an_endpoint_of_another_type_are_refused(settings: Any) -> None:
     with pytest.raises(InputError):
-        HttpOracle(**{"classify": print, **settings})
+        HttpModel(**{"classify": print, **settings})
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_request_that_cannot_be_sent_is_the_functions_failure_and_not_tried_ag
     def classify(_: Any) -> Generator[Request, bytes, Any]:
         yield request_
 
-    oracle = HttpOracle(classify, Pace(batch=None))
+    oracle = HttpModel(classify, RequestPolicy(batch=None))
     with pytest.raises(ModelError, match="the endpoint of classify must yield a Request"):
         oracle(IMAGES)
     assert oracle.traffic.attempted == len(IMAGES)
@@ -191,7 +191,7 @@ def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
     [
         ("grpc://host:1", "grpc://HOST:PORT/MODEL"),
         ("grpc:///m", "SCHEME://HOST:PORT"),
-        ("http://host/classify", "HttpOracle"),
+        ("http://host/classify", "HttpModel"),
         ("ftp://host/m", "begin with grpc, grpcs, http, https"),
         ("grpc://me:swordfish@host/m", HEADERS),
         ("grpc://host/m?token=swordfish", "'token'.*not known; known are batch, in_flight, rate, timeout, patience"),
@@ -207,7 +207,7 @@ def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
 )
 def test_an_address_that_cannot_be_used_is_explained_without_its_secrets(url: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        as_oracle(url)
+        as_model(url)
     assert "swordfish" not in str(caught.value)
 
 
@@ -231,10 +231,10 @@ def test_headers_of_another_form_are_refused_and_not_shown(monkeypatch: pytest.M
 def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, url: str, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingExtraError, match=r"parsimon\[server\]"):
-        as_oracle(url)
+        as_model(url)
 
 
 def test_nobody_at_an_address_is_said_soon() -> None:
     for url in ("grpc://127.0.0.1:1/m?patience=0.3", "http://127.0.0.1:1/v2/models/m?patience=0.3"):
         with pytest.raises(OutageError, match=r"127\.0\.0\.1:1/.* has not answered in 0\.3 seconds"):
-            as_oracle(url)
+            as_model(url)

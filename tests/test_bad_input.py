@@ -14,11 +14,11 @@ import pytest
 import parsimon
 from parsimon import NES, PGD, Bandits, InputError, Parsimonious, RandomCorners, SimBA, Square, Thrift
 from parsimon.attacks.named import open_attack
-from parsimon.checks import classify
+from parsimon.core.parsing import parse_number
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
-from parsimon.parsing import parse_number
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
+from parsimon.runs.preflight import classify
 from small_model import IMAGES, LABELS, linear
 
 HUGE = 10**5000  # Python itself refuses to print it

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsimon.blocks import Grid, first_grid
+from parsimon.core.grid import Grid, first_grid
 
 
 @st.composite

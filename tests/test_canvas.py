@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from parsimon import InputError, Threat
-from parsimon.blocks import Grid
-from parsimon.canvas import Canvas, Part, render
-from parsimon.protocol import Corners, Images, Scene
+from parsimon.core.canvas import Canvas, Part, render
+from parsimon.core.grid import Grid
+from parsimon.core.types import Corners, ImageContext, Images
 
 ORACLES: dict[str, Any] = {
     "numpy": SimpleNamespace(namespace=array_api_compat.numpy, device="cpu", fixed_batch=False),
@@ -96,7 +96,7 @@ def test_images_in_double_precision_are_refused_before_they_are_shown() -> None:
     points: Any = Images(image[None].astype(np.float64))
     with pytest.raises(InputError, match="asks for images of float64: it must ask for float32"):
         canvas.draw([(0, points, 0, 1)], 1)
-    assert Scene(0, image, Threat(0.1), 9).project(image + np.float64(0.3)).dtype == np.float32
+    assert ImageContext(0, image, Threat(0.1), 9).project(image + np.float64(0.3)).dtype == np.float32
 
 
 def test_a_corner_keeps_one_bit_for_each_block() -> None:

@@ -27,11 +27,11 @@ import numpy as np
 def torch_model():
     import torch
 
-    class Means(torch.nn.Module):
+    class ExecutionOptions(torch.nn.Module):
         def forward(self, images):
             return 10 * images.mean((2, 3))
 
-    return Means()
+    return ExecutionOptions()
 
 def function():
     return lambda images: 10 * images.mean(axis=(2, 3))

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from parsimon import InputError
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.named import open_attack
-from parsimon.blocks import Grid, first_grid
-from parsimon.engine import Engine
-from parsimon.protocol import Ask, Attack, Corners, Image, Images, Scene, Search
+from parsimon.core.engine import Engine
+from parsimon.core.grid import Grid, first_grid
+from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Search
 from parsimon.testing import BUDGET, SHAPES, THREATS, Network, attack_contract, check_attack, clauses, tasks_for
 
 Clause = Callable[[Attack], None]
@@ -71,7 +71,7 @@ def test_the_contract_sees_every_attack_both_succeed_and_fail(attack: Attack) ->
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_attack_refuses_a_shape_by_default(name: str, shape: tuple[int, int, int]) -> None:
     (task,) = tasks_for(shape, THREATS[0], 1)
-    ask = next(ATTACKS[name]().search(Scene(0, task.image, THREATS[0], BUDGET), np.random.default_rng(0)))
+    ask = next(ATTACKS[name]().search(ImageContext(0, task.image, THREATS[0], BUDGET), np.random.default_rng(0)))
     assert ask.points.size > 0
 
 
@@ -79,11 +79,11 @@ def test_no_attack_refuses_a_shape_by_default(name: str, shape: tuple[int, int, 
 class Honest(Attack):
     """A few random corners, as images. The broken attacks below build on it."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(40):
             yield Ask(Images(self.candidate(scene, rng)[None]))
 
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         low, high = scene.bounds
         return np.where(rng.random(scene.shape) < 0.5, high, low)
 
@@ -93,7 +93,7 @@ def test_an_honest_attack_keeps_the_whole_contract() -> None:
 
 
 class RefusesLargeImages(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         if max(scene.shape) > 32:
             raise InputError("only for small images")
         yield from super().search(scene, rng)
@@ -106,26 +106,26 @@ def test_an_attack_may_refuse_large_images() -> None:
 class LeavesTheBall(Honest):
     """By the last bit of a number."""
 
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         return np.nextafter(super().candidate(scene, rng), np.float32(2))
 
 
 class LeavesTheBallInItsLastQuestion(Honest):
     """Which is never answered, because the budget ends within it."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         inside, outside = self.candidate(scene, rng), np.zeros((1000, *scene.shape), np.float32)
         yield Ask(Images(np.concatenate([inside[None], outside])))
 
 
 class DrawsFromNumpy(Honest):
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         np.random.random()
         return super().candidate(scene, rng)
 
 
 class DrawsFromPython(Honest):
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         random.random()
         return super().candidate(scene, rng)
 
@@ -133,7 +133,7 @@ class DrawsFromPython(Honest):
 class ReadsTheSharedState(Honest):
     """Without drawing from it, so that it stays as it was."""
 
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         state: Any = np.random.get_state()
         return super().candidate(scene, np.random.default_rng([*state[1][:4], *rng.integers(0, 9, 9)]))
 
@@ -141,7 +141,7 @@ class ReadsTheSharedState(Honest):
 class ProbesWithoutASeed(Honest):
     """It comes to the same end each time, by way of other questions."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(40):
             yield Ask(Images(self.candidate(scene, np.random.default_rng(secrets.randbits(64)))[None]), True, math.inf)
             yield Ask(Images(self.candidate(scene, rng)[None]))
@@ -153,7 +153,7 @@ class Remembers(Honest):
 
     searches: list[int] = field(default_factory=list)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         self.searches.append(scene.index)
         rng.random(len(self.searches))
         return super().search(scene, rng)
@@ -165,7 +165,7 @@ class MindsItsCompany(Honest):
 
     running: list[int] = field(default_factory=list)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         self.running.append(scene.index)
         try:
             while True:
@@ -178,7 +178,7 @@ class MindsItsCompany(Honest):
 class KnowsTheEngine(Honest):
     """By the memory of a reply, which the engine cuts out of a batch."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         candidate = scene.image
         while True:
             reply = yield Ask(Images(candidate[None]))
@@ -186,47 +186,47 @@ class KnowsTheEngine(Honest):
 
 
 class LivesOnFreeQuestions(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         while True:
             yield Ask(Images(scene.image[None]), charged=False)
 
 
 class AsksForNothing(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         yield Ask(Images(self.candidate(scene, rng)[None][:0]))
 
 
 class AsksWithoutABatch(Honest):
     """For (channels, rows, columns), which reads as so many images without channels."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         yield Ask(Images(self.candidate(scene, rng)))
 
 
 class PeeksAtGradients(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         yield Ask(Images(self.candidate(scene, rng)[None]), gradient=True)
 
 
 class BreaksOnGrey(Honest):
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         assert scene.image[0].size == scene.image[-2].size
         return super().candidate(scene, rng)
 
 
 class RefusesAll(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         raise InputError("no")
 
 
 class WritesToItsImage(Honest):
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         scene.image[...] = super().candidate(scene, rng)
         return scene.image
 
 
 class WritesToItsReply(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         while True:
             reply = yield Ask(Images(self.candidate(scene, rng)[None]))
             reply.loss[0] += 1
@@ -238,14 +238,14 @@ class SharesItsMemory(Honest):
 
     memory: dict[tuple[int, ...], NDArray[np.float32]] = field(default_factory=dict)
 
-    def candidate(self, scene: Scene, rng: np.random.Generator) -> Image:
+    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
         memory = self.memory.setdefault(scene.shape, np.empty(scene.shape, np.float32))
         memory[...] = super().candidate(scene, rng)
         return memory
 
 
 class FlipsInPlace(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape)
         base = np.zeros(grid.count, np.bool_)
         while True:
@@ -254,7 +254,7 @@ class FlipsInPlace(Honest):
 
 
 class HidesWhereItPaints(Honest):
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         grid = Grid(scene.shape, (height, width), 1)
         base = np.zeros(grid.count, np.bool_)
@@ -332,7 +332,7 @@ def test_the_networks_scores_and_gradients_are_a_rows_own_to_the_bit(shape: tupl
     images = np.random.default_rng(0).random((70, *shape), np.float32)
 
     def pull(rows: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-        return network.pull_back(rows, np.cos)
+        return network.vjp(rows, np.cos)
 
     for size in (1, 3, 64):
         for whole, *parts in zip(
@@ -346,7 +346,7 @@ def test_the_networks_gradient_is_the_numerical_one() -> None:
     network = Network((1, 2, 3))
     image = np.random.default_rng(0).random((1, 1, 2, 3), np.float32)
     slope = np.array([[1.0, -2.0, 0.5, 3.0]])
-    _, gradient = network.pull_back(image, lambda _: slope)
+    _, gradient = network.vjp(image, lambda _: slope)
     for pixel in np.ndindex(image.shape):
         above, below = image.copy(), image.copy()
         above[pixel] += 1e-3

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from parsimon import ModelError, Parsimonious, Threat
 from parsimon.attacks import PGD
-from parsimon.engine import Engine
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Ask, Attack, Images, Outcome, Picture, Reply, Scene, Search, Task
+from parsimon.core.engine import Engine
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Picture, Reply, Search, Task
+from parsimon.models import FunctionModel
 from parsimon.testing import Network, tasks_for
 from scripted import SHAPE, Scripted, brightness, grey, results
 
@@ -27,7 +27,7 @@ def run_script(*asks: Ask, budget: int = 100, batch_size: int = 2) -> tuple[Outc
     """What becomes of an image of level 0.25 in a ball from 0 to 1, what the attack heard, and the engine."""
     attack = Scripted(asks)
     engine = Engine(
-        attack, CallableOracle(brightness), Threat(0.75, loss="margin"), budget=budget, batch_size=batch_size
+        attack, FunctionModel(brightness), Threat(0.75, loss="margin"), budget=budget, batch_size=batch_size
     )
     (outcome,) = engine.run([Task(0, np.full((1, 2, 2), 0.25, np.float32), 0)])
     return outcome, [reply.loss.tolist() for reply in attack.heard], engine
@@ -132,7 +132,7 @@ def test_the_surface_of_the_ball_is_in_it_to_the_last_bit() -> None:
 def test_a_pixel_that_is_not_a_number_lies_outside_the_ball() -> None:
     attack = Scripted((grey(math.nan),))
     engine = Engine(
-        attack, CallableOracle(lambda images: brightness(np.nan_to_num(images, nan=0.9))), Threat(0.75), budget=9
+        attack, FunctionModel(lambda images: brightness(np.nan_to_num(images, nan=0.9))), Threat(0.75), budget=9
     )
     (outcome,) = engine.run([Task(0, np.full((1, 2, 2), 0.25, np.float32), 0)])
     assert (outcome.success, outcome.outside) == (False, 1)
@@ -145,7 +145,7 @@ class Climbing(Attack):
     heard: dict[int, list[tuple[NDArray[np.float32], Reply]]] = field(default_factory=lambda: defaultdict(list))
     white_box: ClassVar = True
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(4):
             pixels = rng.random((scene.index, *scene.shape), np.float32)
             reply = yield Ask(Images(pixels), eligible_from=math.inf, gradient=scene.index % 2 == 0)
@@ -170,7 +170,7 @@ def test_gradients_come_in_the_order_of_the_question_and_are_counted(batch_size:
             assert reply.gradient is not None
             assert len(reply.gradient) == len(pixels)
             for image, gradient in zip(pixels, reply.gradient, strict=True):
-                _, (alone,) = Network((1, 3, 4)).pull_back(image[None], lambda scores: threat.slope(scores, goals))  # noqa: B023
+                _, (alone,) = Network((1, 3, 4)).vjp(image[None], lambda scores: threat.slope(scores, goals))  # noqa: B023
                 assert np.array_equal(gradient, alone)
 
 
@@ -203,7 +203,7 @@ def test_a_white_box_attack_on_a_model_without_gradients_is_refused_at_once() ->
     with pytest.raises(
         ModelError, match="PGD is a white-box attack and needs gradients, which this model does not tell"
     ):
-        Engine(PGD(), CallableOracle(Network(SHAPE)), Threat(0.02), budget=10)
+        Engine(PGD(), FunctionModel(Network(SHAPE)), Threat(0.02), budget=10)
 
 
 def test_rows_that_fill_a_batch_have_no_slope() -> None:
@@ -212,11 +212,11 @@ def test_rows_that_fill_a_batch_have_no_slope() -> None:
     class Fixed(Network):
         fixed_batch = True
 
-        def pull_back(
+        def vjp(
             self, images: NDArray[np.float32], slope: Callable[[NDArray[Any]], NDArray[Any]]
         ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
             slopes.append(slope(self(images)))
-            return super().pull_back(images, lambda _: slopes[-1])
+            return super().vjp(images, lambda _: slopes[-1])
 
     threat = Threat(0.01)
     tasks = tasks_for(SHAPE, threat, 5)

@@ -18,9 +18,9 @@ from parsimon.cli import output
 from parsimon.cli.commands import command
 from parsimon.errors import InputError, ParsimonError, StoreError
 from parsimon.report.content import facts_shown
-from parsimon.runfile import is_written
-from parsimon.spec import Spec
-from parsimon.store import Store
+from parsimon.runs.config import Spec
+from parsimon.runs.runfile import is_written
+from parsimon.runs.store import Store
 from parsimon.view.watch import Watch
 from stored_runs import OLD, make
 

@@ -21,7 +21,7 @@ import published_numbers
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

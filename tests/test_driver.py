@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from parsimon import Threat
 from parsimon.attacks.named import open_attack
-from parsimon.engine import Step, Tally
+from parsimon.core.engine import Counters, Step
+from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Search
 from parsimon.errors import ModelError, WorkerError
-from parsimon.protocol import Attack, Outcome, Scene, Search, Told
+from parsimon.runs.workers import driver as driver_module
+from parsimon.runs.workers.driver import Driver, Lost
+from parsimon.runs.workers.worker import EngineConfig, Report, Request, Worker
 from parsimon.testing import Network, tasks_for
 from parsimon.testing.model import Recording
-from parsimon.workers import driver as driver_module
-from parsimon.workers.driver import Driver, Lost
-from parsimon.workers.worker import Plan, Report, Request, Worker
 
 SHAPE = (3, 8, 8)
 THREAT = Threat(0.02)
@@ -81,12 +81,12 @@ class Room:
             yield worker, answer
 
 
-def plan(attack: str = "parsimonious", in_flight: int = 6) -> Plan:
-    return Plan(open_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
+def plan(attack: str = "parsimonious", in_flight: int = 6) -> EngineConfig:
+    return EngineConfig(open_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
 
 
 @cache
-def alone(attack: str) -> tuple[dict[int, Outcome], Tally, Counter[bytes]]:
+def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
     """What one engine comes to, and the rows that it shows."""
     oracle = Recording(SHAPE)
     engine = plan(attack, 256).engine(oracle)
@@ -142,7 +142,7 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
     whole = {outcome.index: outcome for outcome in Driver(Room(2), plan()).run(TASKS)}
     room = Room(2)
     driver = Driver(room, plan())
-    told: list[Told] = []
+    told: list[JournalEntry] = []
 
     def stop_soon(step: Step) -> None:
         told.extend(step.told)
@@ -166,7 +166,7 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
     monkeypatch.setattr(driver_module, "_PATIENCE", 0.01)
     room = Room(count)
     driver = Driver(room, plan())
-    told: list[Told] = []
+    told: list[JournalEntry] = []
 
     def fall_silent(step: Step) -> None:
         told.extend(step.told)
@@ -236,7 +236,7 @@ class UnsendableError(Exception):
 class Broken(Attack):
     error: Exception
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         raise self.error
         yield
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from parsimon import ModelError, Parsimonious, Threat
 from parsimon.attacks.named import open_attack
-from parsimon.canvas import render
-from parsimon.engine import Engine, Step, _Switches
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Ask, Attack, Images, Outcome, Scene, Search, Task, Told
-from parsimon.store import joined
+from parsimon.core.canvas import render
+from parsimon.core.engine import Engine, Step, _Switches
+from parsimon.core.types import Ask, Attack, ImageContext, Images, JournalEntry, Outcome, Search, Task
+from parsimon.models import FunctionModel
+from parsimon.runs.store import joined
 from parsimon.testing import Network, tasks_for
 from scripted import SHAPE, Scripted, brightness, grey, results
 
@@ -119,7 +119,7 @@ def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too()
     """Few searches begin in a turn, and places may be free; but what was charged of an image in work stays charged."""
     model, threat = Network(SHAPE), Threat(1e-4)
     tasks = tasks_for(SHAPE, threat, 9)
-    journal: dict[int, list[Told]] = {}
+    journal: dict[int, list[JournalEntry]] = {}
     first = Engine(Parsimonious(), model, threat, budget=400, batch_size=4)
 
     def record(step: Step) -> None:
@@ -189,7 +189,7 @@ def test_nan_scores_name_the_image() -> None:
         return scores * np.nan if calls > 3 else scores
 
     hardest = tasks_for(SHAPE, threat)[-1]
-    engine = Engine(Parsimonious(), CallableOracle(failing), threat, budget=100, in_flight=1)
+    engine = Engine(Parsimonious(), FunctionModel(failing), threat, budget=100, in_flight=1)
     with pytest.raises(ModelError, match=f"NaN scores for a point near image {hardest.index};"):
         list(engine.run([hardest]))
 
@@ -214,7 +214,7 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
     whole = results(engine(network).run(tasks))
     for calls in {1, 2, 3, 7, 20}:
         cut = engine(network)
-        journal: dict[int, list[Told]] = {}
+        journal: dict[int, list[JournalEntry]] = {}
 
         def record(step: Step, cut: Engine = cut, calls: int = calls, journal: Any = journal) -> None:
             for told in step.told:
@@ -247,7 +247,7 @@ class Patient(Attack):
     called: threading.Semaphore
     threads: set[int] = field(default_factory=set)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         yield Ask(Images(scene.image[None]))
         self.threads.add(threading.get_ident())
         if scene.index == 0:
@@ -259,7 +259,7 @@ class Patient(Attack):
 def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_given_in() -> None:
     called, callers = threading.Semaphore(0), set()
 
-    class Network(CallableOracle):
+    class Network(FunctionModel):
         def __call__(self, images: Any) -> Any:
             callers.add(threading.get_ident())
             called.release()
@@ -274,7 +274,7 @@ def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_give
     assert not attack.threads & callers
 
 
-class Cores(CallableOracle):
+class Cores(FunctionModel):
     """A model with cores of its own."""
 
     enough = 2
@@ -323,12 +323,12 @@ def test_results_do_not_depend_on_whether_the_model_is_given_batches_ahead(name:
     tasks = tasks_for(SHAPE, threat, 20)
     ahead, in_turn = (
         results(Engine(attack, model, threat, budget=200, batch_size=6, in_flight=9).run(tasks))
-        for model in (Cores(network), CallableOracle(network))
+        for model in (Cores(network), FunctionModel(network))
     )
     assert ahead == in_turn
 
 
-@pytest.mark.parametrize("kind", [CallableOracle, Cores])
+@pytest.mark.parametrize("kind", [FunctionModel, Cores])
 @pytest.mark.parametrize("failing", [2, 3, 6])
 def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing: int, kind: Any) -> None:
     calls = 0

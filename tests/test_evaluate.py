@@ -11,7 +11,7 @@ import pytest
 
 import parsimon
 from parsimon import Evaluation, InputError
-from parsimon.statistics import wilson_interval
+from parsimon.results.statistics import wilson_interval
 from small_model import IMAGES, LABELS, Pixels, changed, linear, softmax
 
 WRONG = changed(LABELS, 2, (LABELS[2] + 1) % 10)  # one that the model misclassifies

@@ -14,7 +14,7 @@ from driving import run as run_on_engine
 from parsimon import Threat, runs
 from parsimon.attacks import PGD, Parsimonious
 from parsimon.attacks.named import open_attack
-from parsimon.blocks import first_grid
+from parsimon.core.grid import first_grid
 from parsimon.errors import InputError
 from parsimon.experiments import exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce

@@ -13,7 +13,7 @@ import pytest
 import parsimon
 from parsimon.errors import InputError, MissingExtraError
 from parsimon.report.export import write_results
-from parsimon.result import Result
+from parsimon.results.result import Result
 from small_model import IMAGES, LABELS, linear
 
 COLUMNS = [

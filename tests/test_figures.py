@@ -17,16 +17,16 @@ from matplotlib.figure import Figure
 from PIL import Image as Pillow
 
 from parsimon.attacks import ATTACKS, PGD, Square
-from parsimon.checks import Prepared
-from parsimon.engine import Tally
+from parsimon.core.engine import Counters
+from parsimon.core.threat import Threat
+from parsimon.core.types import Outcome
 from parsimon.errors import InputError, MissingExtraError
-from parsimon.protocol import Outcome
 from parsimon.report import figures
 from parsimon.report.figures import COLUMN, PAGE, Setting
 from parsimon.report.style import marks
-from parsimon.result import Comparison, Result
-from parsimon.statistics import band, curve, mean_band
-from parsimon.threat import Threat
+from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import Comparison, Result
+from parsimon.results.statistics import band, curve, mean_band
 
 BUDGET = 2000
 
@@ -160,7 +160,7 @@ def test_curves_are_the_statistics(log: bool) -> None:
 def compared(**rates: float) -> Comparison:
     """Attacks by their names that fooled so much of 40 images; PGD is the white box."""
     images, labels = np.zeros((40, 1, 1, 1), np.float32), np.zeros(40, np.intp)
-    prepared = Prepared(labels, labels == 0, 2, np.ones(40))
+    prepared = CleanPredictions(labels, labels == 0, 2, np.ones(40))
     return Comparison(
         {
             name: Result(
@@ -174,7 +174,7 @@ def compared(**rates: float) -> Comparison:
                     Outcome(index, index < 40 * rate, 5 + index, "success" if index < 40 * rate else "budget")
                     for index in range(40)
                 ),
-                Tally(),
+                Counters(),
             )
             for name, rate in rates.items()
         }

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parsimon import runfile, runs
+from parsimon import runs
 from parsimon.errors import StoreError
 from parsimon.report.export import write_results
-from parsimon.store import Store
+from parsimon.runs import runfile
+from parsimon.runs.store import Store
 from stored_runs import OLD
 
 ATTACKS = ("Square", "Bandits")

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 import parsimon
 from parsimon import InputError, MissingExtraError, ModelError, runs
 from parsimon.data import Preprocess, open_preprocess
-from parsimon.oracles import as_oracle, hubs
-from parsimon.oracles.named import open_model
-from parsimon.oracles.torch import TorchOracle
-from parsimon.spec import Spec
+from parsimon.models import as_model, hubs
+from parsimon.models.named import open_model
+from parsimon.models.torch import TorchModel
+from parsimon.runs.config import Spec
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -125,8 +125,8 @@ def test_a_picture_gets_the_scores_that_transformers_give_it(make: Maker, pictur
         assert told is not None
         image = open_preprocess(told).apply(opened)
 
-    oracle = as_oracle(name)
-    assert isinstance(oracle, TorchOracle)
+    oracle = as_model(name)
+    assert isinstance(oracle, TorchModel)
     assert oracle.image_shape == image.shape
     np.testing.assert_allclose(oracle(torch.from_numpy(image[None])), expected, atol=1e-5)
 
@@ -161,7 +161,7 @@ def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
 def test_a_run_on_pictures_writes_down_how_the_config_resizes_them(picture: Path, tmp_path: Path) -> None:
     name = resnet(tmp_path / "model")
     image = Preprocess(resize=40, crop=32, interpolation="bicubic").apply(PIL.Image.open(picture))
-    seen = int(as_oracle(name)(torch.from_numpy(image[None])).argmax())
+    seen = int(as_model(name)(torch.from_numpy(image[None])).argmax())
     folders = picture.parent.parent
     for number in range(seen):  # so that the picture's class is the one that the network sees
         (folders / f"a{number}").mkdir()
@@ -184,7 +184,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def scores(name: str, images: NDArray[np.float32]) -> NDArray[Any]:
-    return as_oracle(name)(torch.from_numpy(images))
+    return as_model(name)(torch.from_numpy(images))
 
 
 def test_a_network_of_torch_hub_is_shown_what_is_said(repository: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_network_of_torch_hub_may_carry_its_config(repository: Path) -> None:
     told = scores(f"torchhub:{repository}:configured", images)
     said = scores(f"torchhub:{repository}:plain,mean=0.5/0.4/0.3,std=0.2/0.3/0.4", images)
     np.testing.assert_array_equal(told, said)
-    oracle = as_oracle(f"torchhub:{repository}:configured")
+    oracle = as_model(f"torchhub:{repository}:configured")
     assert getattr(oracle, "image_shape", None) == (3, 8, 8)
 
 
@@ -258,7 +258,7 @@ def test_a_network_of_robustbench_takes_images_as_they_are(tmp_path: Path) -> No
         expected = network(torch.from_numpy(images)).numpy()
     name = f"robustbench:Wong2020Fast,model_dir={tmp_path}"
     np.testing.assert_allclose(scores(name, images), expected, atol=1e-5)
-    assert getattr(as_oracle(name), "image_shape", None) == (3, 32, 32)
+    assert getattr(as_model(name), "image_shape", None) == (3, 32, 32)
 
 
 def test_a_network_that_robustbench_does_not_know_is_refused() -> None:

@@ -10,16 +10,16 @@ import pytest
 
 from conftest import Bundled
 from parsimon import InputError, zoo
-from parsimon.checks import Finding, check_shape, inspect
-from parsimon.oracles import as_oracle
-from parsimon.threat import Scores, Threat
+from parsimon.core.threat import Scores, Threat
+from parsimon.models import as_model
+from parsimon.runs.preflight import Finding, check_shape, inspect
 from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
 
 
 def findings(
     model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, scores: Scores = "logits"
 ) -> dict[str, Finding]:
-    found = list(inspect(as_oracle(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
+    found = list(inspect(as_model(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
     assert len({each.name for each in found}) == len(found)
     return {each.name: each for each in found}
 
@@ -65,7 +65,7 @@ def test_an_accuracy_of_guessing_is_noted() -> None:
 
 def test_a_model_whose_channels_come_last_is_told_from_one_of_another_size() -> None:
     for declared, words in (((8, 8, 3), "its channels come last"), ((3, 9, 9), "resize them, channels first")):
-        oracle: Any = as_oracle(linear)
+        oracle: Any = as_model(linear)
         oracle.image_shape = declared  # as an ONNX file declares it
         with pytest.raises(InputError, match=words):
             check_shape(oracle, (3, 8, 8))

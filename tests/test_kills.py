@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 from run_folder import RunFolder
 from watched_network import SHAPE, Network
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import parsimon.engine
+import parsimon.core.engine
 from parsimon import Attack, InputError, Threat, Thrift
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.sketch import Sketch
-from parsimon.blocks import Grid, Window
-from parsimon.canvas import Canvas, Part, render
-from parsimon.engine import Engine
-from parsimon.large_canvas import LargeCanvas
-from parsimon.protocol import Ask, Corners, Images, Outcome, Reply, Slope
+from parsimon.attacks.sketch import MutableCorner
+from parsimon.core.canvas import Canvas, Part, render
+from parsimon.core.engine import Engine
+from parsimon.core.grid import Grid, Window
+from parsimon.core.large_canvas import LargeCanvas
+from parsimon.core.types import Ask, Corners, Images, Outcome, Reply, ScoreGradient
 from parsimon.testing import SHAPES, THREATS, Network
 from parsimon.testing.twin import Case
 
@@ -40,8 +40,8 @@ class Writer(Network):
         images -= np.float32(0.5)
         return scores
 
-    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        return Network(self.shape).pull_back(images, slope)
+    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        return Network(self.shape).vjp(images, slope)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def test_a_batch_of_one_point_each_is_not_copied() -> None:
 def test_attacks_come_to_the_same_end_in_place_as_by_hand(
     attack: Attack, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsimon.engine, "_LARGE", 0)
+    monkeypatch.setattr(parsimon.core.engine, "_LARGE", 0)
     for threat in (THREATS[0], THREATS[2]):
         alone = Case(Network(network.shape), threat, count=11).alone(attack)
         for batch_size, in_flight in ((1, 3), (2, 5), (4, 11)):
@@ -232,7 +232,7 @@ def test_what_the_model_is_looking_at_stays_as_it_is(budget: int, batch_size: in
     tasks = [None if pause else next(coming) for pause in pauses]
     engine = Engine(Thrift(), Starer(SHAPES[0]), Threat(1e-6), budget=budget, batch_size=batch_size, in_flight=11)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsimon.engine, "_LARGE", 0)
+        patch.setattr(parsimon.core.engine, "_LARGE", 0)
         outcomes = [event for event in engine.events(tasks) if isinstance(event, Outcome)]
     assert all(outcome.queries <= budget for outcome in outcomes)
 
@@ -242,7 +242,7 @@ def test_a_sketch_that_was_taken_back_is_drawn_as_it_was() -> None:
     canvas = LargeCanvas(network.shape, 1, 1, Threat(0.1), network)
     image = np.full(network.shape, 0.5, np.float32)
     canvas.place(0, image)
-    sketch = Sketch(np.zeros((8, 8, 3), np.bool_))
+    sketch = MutableCorner(np.zeros((8, 8, 3), np.bool_))
     window = slice(2, 5), slice(1, 3), slice(0, 2)
 
     def shown(search: Generator[Ask, Reply, Any], loss: float) -> NDArray[np.float32]:

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image as Pillow
 
 from parsimon import runs, zoo
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 from viewing import serving
 
 # A model that answers only as many calls as the file says that it may.
@@ -111,7 +111,7 @@ def allow_until(place: Path, calls: int, ended: int) -> int:
     for allowed in range(calls, 2000, 2):
         allow(place, allowed)
         time.sleep(0.05)
-        if (place / "run" / "spec.toml").exists() and len(runs.Reading(place / "run").refresh()) >= ended:
+        if (place / "run" / "spec.toml").exists() and len(runs.StoredRun(place / "run").refresh()) >= ended:
             return allowed
     raise AssertionError("they never end")
 
@@ -156,7 +156,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             assert visitor.page.locator(".card").last.evaluate("card => card.mark")  # it is the same card
             # The newest first.
             places = visitor.page.locator(".card .about").all_text_contents()
-            newest = runs.Reading(Path("run")).refresh()
+            newest = runs.StoredRun(Path("run")).refresh()
             assert places[-1].endswith(f"image {newest[0][1].index}")
 
             first.send_signal(signal.SIGINT)

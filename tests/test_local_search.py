@@ -21,7 +21,7 @@ from parsimon.setsearch import (
     remembering,
     zobrist_words,
 )
-from parsimon.theory import Table, tabulate
+from parsimon.setsearch.theory import Table, tabulate
 from set_problems import (
     Problem,
     SlowPhase,

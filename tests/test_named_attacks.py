@@ -11,7 +11,7 @@ import pytest
 from parsimon import InputError, Parsimonious
 from parsimon.attacks import ATTACKS, NES, PGD, Bandits, RandomCorners, SignHunter, SimBA, Square, Thrift
 from parsimon.attacks.named import open_attack
-from parsimon.protocol import Attack
+from parsimon.core.types import Attack
 
 NAMES = ["parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"]
 

@@ -26,7 +26,7 @@ from driving import (
 )
 from parsimon import InputError, Threat
 from parsimon.attacks import NES
-from parsimon.protocol import Reply
+from parsimon.core.types import Reply
 
 SHAPE = (3, 5, 6)
 

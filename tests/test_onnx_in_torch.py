@@ -19,11 +19,11 @@ from conftest import Bundled
 from hand_made import hand_made
 from onnx_graphs import agree, array, ints, model_of, runtime
 from parsimon import ModelError, zoo
-from parsimon.oracles import as_oracle
-from parsimon.oracles.onnx import OnnxOracle
-from parsimon.oracles.onnx_in_torch import OnnxModule
-from parsimon.oracles.onnx_operators import OPERATORS
-from parsimon.protocol import GradientOracle
+from parsimon.core.types import GradientModel
+from parsimon.models import as_model
+from parsimon.models.onnx import OnnxModel
+from parsimon.models.onnx_in_torch import OnnxModule
+from parsimon.models.onnx_operators import OPERATORS
 
 # --- whole networks, against the modules that they were exported from -----------------------------------------------
 
@@ -155,9 +155,9 @@ def test_a_file_has_the_scores_and_gradients_of_the_module_that_it_was_exported_
     largest = float(expected_gradients.abs().max())
     assert largest > 0
 
-    oracle = as_oracle(path)
-    assert isinstance(oracle, GradientOracle)
-    scores, gradients = oracle.pull_back(images, lambda _: weights)
+    oracle = as_model(path)
+    assert isinstance(oracle, GradientModel)
+    scores, gradients = oracle.vjp(images, lambda _: weights)
     np.testing.assert_allclose(scores, expected.detach(), atol=1e-5)
     np.testing.assert_allclose(oracle(images), expected.detach(), atol=1e-5)
     np.testing.assert_allclose(gradients, expected_gradients, atol=1e-4 * largest)
@@ -180,10 +180,10 @@ def test_a_bundled_network_is_the_one_that_was_trained(name: str) -> None:
 
 def test_the_gradient_is_the_slope_of_what_onnx_runtime_says(bundled: Bundled) -> None:
     """In its own direction, over a step that single precision resolves."""
-    oracle = OnnxOracle(zoo.path("robust"))
+    oracle = OnnxModel(zoo.path("robust"))
     images = bundled.images[:4]
     weights = np.random.default_rng(0).normal(size=(4, 10))
-    _, gradients = oracle.pull_back(images, lambda _: weights)
+    _, gradients = oracle.vjp(images, lambda _: weights)
     lengths = np.sqrt((gradients**2).sum(axis=(1, 2, 3), keepdims=True))
     step = (0.01 * gradients / lengths).astype(np.float32)
     rise = ((oracle(images + step) - oracle(images - step)) * weights).sum(axis=1) / 0.02
@@ -200,7 +200,7 @@ def test_a_file_that_fixes_its_number_of_images_tells_the_gradients_of_any_numbe
     model = model_of(nodes, (2, 3, 2, 2), {"two": ints(2, 12), "w": weight})
     onnx.save(model, str(tmp_path / "two.onnx"))
     images, slope = array(count, 3, 2, 2), array(count, 5, seed=1)
-    scores, gradients = OnnxOracle(tmp_path / "two.onnx").pull_back(images, lambda _: slope)
+    scores, gradients = OnnxModel(tmp_path / "two.onnx").vjp(images, lambda _: slope)
     np.testing.assert_allclose(scores, images.reshape(count, 12) @ weight, atol=1e-5)
     np.testing.assert_allclose(gradients.reshape(count, 12), slope @ weight.T, atol=1e-5)
 
@@ -262,7 +262,7 @@ def test_what_is_not_known_is_named(nodes: list[onnx.NodeProto], reason: str) ->
 def test_a_twin_that_says_something_else_than_the_file_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     images = zoo.images()[0][:2]
     monkeypatch.setitem(OPERATORS, "Relu", lambda x: F.leaky_relu(x, 0.1))
-    oracle = OnnxOracle(zoo.path("robust"))
+    oracle = OnnxModel(zoo.path("robust"))
     for _ in range(2):
         with pytest.raises(ModelError, match=r"robust.onnx cannot be trusted: .* differ .* by up to .*torch module"):
-            oracle.pull_back(images, np.zeros_like)
+            oracle.vjp(images, np.zeros_like)

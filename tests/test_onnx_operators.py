@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from onnx_graphs import Array, agree, array, ints, model_of
-from parsimon.oracles.onnx_in_torch import OnnxModule
-from parsimon.oracles.onnx_operators import OPERATORS
+from parsimon.models.onnx_in_torch import OnnxModule
+from parsimon.models.onnx_operators import OPERATORS
 
 # --- operators, against ONNX Runtime --------------------------------------------------------------------------------
 

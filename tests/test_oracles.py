@@ -20,17 +20,17 @@ import parsimon
 from conftest import Bundled
 from hand_made import hand_made
 from parsimon import zoo
+from parsimon.core.types import Model
 from parsimon.errors import InputError, MissingExtraError, ModelError, require
-from parsimon.oracles import CallableOracle, as_oracle
-from parsimon.oracles.named import open_model
-from parsimon.oracles.onnx import OnnxOracle, SessionOracle
-from parsimon.oracles.torch import TorchOracle
-from parsimon.protocol import Oracle
+from parsimon.models import FunctionModel, as_model
+from parsimon.models.named import open_model
+from parsimon.models.onnx import OnnxModel, SessionModel
+from parsimon.models.torch import TorchModel
 
 SHAPE = (3, 4, 4)
 
 
-def ask(oracle: Oracle, images: NDArray[np.float32]) -> NDArray[Any]:
+def ask(oracle: Model, images: NDArray[np.float32]) -> NDArray[Any]:
     return oracle(oracle.namespace.asarray(images, device=oracle.device))
 
 
@@ -75,7 +75,7 @@ def test_torch_onnx_and_a_function_agree_on_the_bundled_weights(bundled: Bundled
             return np.asarray(module(torch.from_numpy(images)))
 
     for model in (module, zoo.path("robust"), function):
-        scores = ask(as_oracle(model), images)
+        scores = ask(as_model(model), images)
         assert scores.shape == (count, 10)
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
@@ -120,7 +120,7 @@ def test_a_module_is_evaluated_in_evaluation_mode_and_left_as_it_was_found() -> 
     module = Troubled()
     before = state_of(module)
     assert before["training"] == {"": True, "norm": True, "frozen_norm": False, "drop": True, "head": True}
-    scores = ask(TorchOracle(module), random_images(6))
+    scores = ask(TorchModel(module), random_images(6))
     assert state_of(module) == before
     module.eval()  # only now, to know what evaluation gives
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_a_module_that_raises_is_left_as_it_was_found() -> None:
     module = Troubled(failing=True)
     before = state_of(module)
     with pytest.raises(ValueError, match="out of order"):
-        ask(TorchOracle(module), random_images(6))
+        ask(TorchModel(module), random_images(6))
     assert state_of(module) == before
 
 
@@ -140,7 +140,7 @@ def test_a_whole_attack_leaves_the_module_as_it_was_found() -> None:
     module = Troubled()
     images = random_images(6)
     before = state_of(module)
-    labels = ask(TorchOracle(module), images).argmax(axis=1)
+    labels = ask(TorchModel(module), images).argmax(axis=1)
     result = parsimon.attack(module, images, labels, 0.05, budget=30)
     assert result.summary.queries > 0
     assert state_of(module) == before
@@ -151,7 +151,7 @@ def test_a_module_keeps_the_gradients_that_it_had() -> None:
     module(torch.from_numpy(random_images(2))).sum().backward()
     kept = [weight.grad for weight in module.parameters()]
     copies = [None if gradient is None else gradient.clone() for gradient in kept]
-    ask(TorchOracle(module), random_images(4))
+    ask(TorchModel(module), random_images(4))
     for weight, gradient, copy in zip(module.parameters(), kept, copies, strict=True):
         assert weight.grad is gradient
         assert copy is not None
@@ -162,7 +162,7 @@ def test_a_module_keeps_the_gradients_that_it_had() -> None:
 def test_gradients_may_be_switched_on_around_an_oracle() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     with torch.enable_grad():
-        scores = ask(TorchOracle(module), random_images(2))
+        scores = ask(TorchModel(module), random_images(2))
         assert torch.is_grad_enabled()
     assert isinstance(scores, np.ndarray)
 
@@ -173,18 +173,18 @@ def test_a_module_of_another_precision_gets_images_of_its_own(dtype: torch.dtype
     module = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     images = random_images(3)
     expected = module(torch.from_numpy(images)).detach().numpy()
-    scores = ask(TorchOracle(module.to(dtype)), images)
+    scores = ask(TorchModel(module.to(dtype)), images)
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, expected, atol=tolerance)
 
 
 def test_a_module_without_parameters_works() -> None:
-    class Means(nn.Module):
+    class ExecutionOptions(nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mean((2, 3))
 
     images = random_images(4)
-    np.testing.assert_allclose(ask(TorchOracle(Means()), images), images.mean((2, 3)), atol=1e-6)
+    np.testing.assert_allclose(ask(TorchModel(ExecutionOptions()), images), images.mean((2, 3)), atol=1e-6)
 
 
 def test_a_module_that_returns_several_things_is_told_to_return_scores_alone() -> None:
@@ -204,7 +204,7 @@ def test_a_module_that_returns_several_things_is_told_to_return_scores_alone() -
 def test_a_file_that_fixes_its_number_of_images_is_called_in_chunks(
     tmp_path: Path, weights: NDArray[np.float32], batch: int | str, count: int
 ) -> None:
-    oracle = OnnxOracle(write_onnx(tmp_path / "linear.onnx", batch, weights))
+    oracle = OnnxModel(write_onnx(tmp_path / "linear.onnx", batch, weights))
     images = random_images(count)
     scores = ask(oracle, images)
     assert scores.shape == (count, 5)
@@ -227,12 +227,12 @@ def test_a_model_of_one_image_a_call_is_attacked_as_the_same_model_in_batches(
 def test_a_session_is_shown_the_images_like_its_file(bundled: Bundled) -> None:
     session = onnxruntime.InferenceSession(str(zoo.path("robust")), providers=["CPUExecutionProvider"])
     images = bundled.images[:4]
-    np.testing.assert_array_equal(ask(as_oracle(session), images), ask(as_oracle(zoo.path("robust")), images))
+    np.testing.assert_array_equal(ask(as_model(session), images), ask(as_model(zoo.path("robust")), images))
 
 
 def test_the_image_shape_of_a_file_is_known(tmp_path: Path, weights: NDArray[np.float32]) -> None:
-    assert OnnxOracle(write_onnx(tmp_path / "linear.onnx", "n", weights)).image_shape == SHAPE
-    assert OnnxOracle(zoo.path("robust")).image_shape[0] == 3
+    assert OnnxModel(write_onnx(tmp_path / "linear.onnx", "n", weights)).image_shape == SHAPE
+    assert OnnxModel(zoo.path("robust")).image_shape[0] == 3
 
 
 # --- which oracle ---------------------------------------------------------------------------------------------------
@@ -261,24 +261,24 @@ class Method:
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda: zoo.path("robust"), OnnxOracle),
-        (lambda: str(zoo.path("robust")), OnnxOracle),
-        (lambda: "robust", OnnxOracle),
-        (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), SessionOracle),
-        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), TorchOracle),
-        (lambda: a_function, CallableOracle),
-        (lambda: Method().scores, CallableOracle),
+        (lambda: zoo.path("robust"), OnnxModel),
+        (lambda: str(zoo.path("robust")), OnnxModel),
+        (lambda: "robust", OnnxModel),
+        (lambda: onnxruntime.InferenceSession(str(zoo.path("robust"))), SessionModel),
+        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), TorchModel),
+        (lambda: a_function, FunctionModel),
+        (lambda: Method().scores, FunctionModel),
         (lambda: Clip(), Clip),
     ],
     ids=["path", "string", "name", "session", "module", "function", "method", "oracle"],
 )
 def test_a_model_finds_its_oracle(make: Callable[[], Any], kind: type) -> None:
-    assert type(as_oracle(make())) is kind
+    assert type(as_model(make())) is kind
 
 
 def test_an_oracle_is_taken_as_it_is() -> None:
     oracle = Clip()
-    assert as_oracle(oracle) is oracle
+    assert as_model(oracle) is oracle
 
 
 def test_only_what_is_asked_is_shown_to_a_function() -> None:
@@ -356,7 +356,7 @@ def test_an_unknown_bundled_network_is_answered_with_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("missing", "use", "extra"),
     [
-        ("onnxruntime", lambda: as_oracle(zoo.path("robust")), "parsimon[onnx]"),
+        ("onnxruntime", lambda: as_model(zoo.path("robust")), "parsimon[onnx]"),
         ("torch", lambda: zoo.module("robust"), "parsimon[torch]"),
         ("onnx", lambda: zoo.module("robust"), "parsimon[torch]"),
     ],

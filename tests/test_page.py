@@ -17,11 +17,11 @@ from PIL import Image as Pillow
 
 import parsimon
 from page import made
+from parsimon.core.types import Image
 from parsimon.errors import InputError
-from parsimon.protocol import Image
 from parsimon.report import page as page_module
-from parsimon.result import Comparison
-from parsimon.statistics import curve, wilson_interval
+from parsimon.results.result import Comparison
+from parsimon.results.statistics import curve, wilson_interval
 from report_pages import FACTS, HOSTILE, hostile, small, written
 from small_model import IMAGES, LABELS
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from page import made
-from parsimon.result import Comparison
+from parsimon.results.result import Comparison
 from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from parsimon import InputError, Parsimonious, Threat
-from parsimon.blocks import first_grid
-from parsimon.protocol import Corners, Reply, Scene
+from parsimon.core.grid import first_grid
+from parsimon.core.types import Corners, ImageContext, Reply
 
-Drawn = NDArray[np.bool_]  # an image's pixels at +eps
-Function = Callable[[Drawn], float]
+RenderedBatch = NDArray[np.bool_]  # an image's pixels at +eps
+Function = Callable[[RenderedBatch], float]
 
 
 def arbitrary(seed: int) -> Function:
@@ -32,11 +32,13 @@ def smooth(seed: int, shape: tuple[int, ...]) -> Function:
     return lambda drawn: float((weights * drawn).sum() + (pairs * drawn * np.roll(drawn, 1, -1)).sum())
 
 
-def asked_images(attack: Parsimonious, shape: tuple[int, int, int], function: Function, budget: int) -> list[Drawn]:
+def asked_images(
+    attack: Parsimonious, shape: tuple[int, int, int], function: Function, budget: int
+) -> list[RenderedBatch]:
     """All that a search asks for, in order, until it ends or has asked for so many."""
-    scene = Scene(3, np.zeros(shape, np.float32), Threat(0.1), budget)
+    scene = ImageContext(3, np.zeros(shape, np.float32), Threat(0.1), budget)
     search = attack.search(scene, np.random.default_rng(7))
-    asked: list[Drawn] = []
+    asked: list[RenderedBatch] = []
     try:
         ask = next(search)
         while len(asked) < budget:
@@ -57,7 +59,7 @@ class Twin:
         self.attack, self.function = attack, function
         self.grid = first_grid(shape, attack.block, attack.noise)
         self.known: dict[bytes, float] = {}
-        self.asked: list[Drawn] = []
+        self.asked: list[RenderedBatch] = []
 
     def value(self, members: Any) -> float:
         drawn = self.grid.stretch(members)
@@ -87,7 +89,7 @@ class Twin:
             now = self.value(members)
         return members
 
-    def run(self) -> list[Drawn]:
+    def run(self) -> list[RenderedBatch]:
         """Algorithm 5 with mini-batches."""
         rng = np.random.default_rng(7)
         members = np.zeros(self.grid.count, np.bool_)

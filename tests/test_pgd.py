@@ -17,10 +17,10 @@ from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scen
 from hand_made import hand_made
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo
 from parsimon.attacks import PGD
-from parsimon.engine import Engine, Step
-from parsimon.oracles import as_oracle
-from parsimon.oracles.torch import TorchOracle
-from parsimon.protocol import Ask, GradientOracle, Reply, Slope, Task
+from parsimon.core.engine import Engine, Step
+from parsimon.core.types import Ask, GradientModel, Reply, ScoreGradient, Task
+from parsimon.models import as_model
+from parsimon.models.torch import TorchModel
 from parsimon.testing import Network, tasks_for
 from small_model import IMAGES, LABELS, linear
 
@@ -73,7 +73,7 @@ def test_the_told_gradient_is_that_of_torch(module: Any, chosen: Chosen, threat:
     images, goals = chosen[0], goals_of(chosen[1], threat)
     expected_scores, expected = autograd(module, images, goals, threat)
     shown = torch.from_numpy(images)
-    scores, gradients = TorchOracle(module).pull_back(shown, lambda scores: threat.slope(scores, goals))
+    scores, gradients = TorchModel(module).vjp(shown, lambda scores: threat.slope(scores, goals))
     np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
     np.testing.assert_allclose(gradients, expected, rtol=1e-4, atol=1e-6 * float(np.abs(expected).max()))
     assert not shown.requires_grad
@@ -84,8 +84,8 @@ def test_the_gradient_of_probabilities_is_that_of_their_logarithms(module: Any, 
     images, goals = chosen[0], goals_of(chosen[1], threat)
     _, expected = autograd(module, images, goals, threat)
     told = Threat(EPS, threat.targeted, threat.loss, scores="probabilities")
-    oracle = TorchOracle(torch.nn.Sequential(module, torch.nn.Softmax(dim=1)))
-    _, gradients = oracle.pull_back(torch.from_numpy(images), lambda scores: told.slope(scores, goals))
+    oracle = TorchModel(torch.nn.Sequential(module, torch.nn.Softmax(dim=1)))
+    _, gradients = oracle.vjp(torch.from_numpy(images), lambda scores: told.slope(scores, goals))
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-5 * float(np.abs(expected).max()))
 
 
@@ -115,7 +115,7 @@ def test_the_module_is_left_as_it_was_found(chosen: Chosen) -> None:
 # --- the attack -----------------------------------------------------------------------------------------------------
 
 
-class Watched(TorchOracle):
+class Watched(TorchModel):
     """An oracle that remembers what it was shown, an image at a time."""
 
     def __init__(self, module: Any) -> None:
@@ -126,9 +126,9 @@ class Watched(TorchOracle):
         self.shown.append(np.asarray(images[0].clone()))
         return super().__call__(images)
 
-    def pull_back(self, images: Any, slope: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def vjp(self, images: Any, slope: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         self.shown.append(np.asarray(images[0].clone()))
-        return super().pull_back(images, slope)
+        return super().vjp(images, slope)
 
 
 def twin(module: Any, image: Pixels, goal: int, threat: Threat, attack: PGD) -> tuple[Exact, bool]:
@@ -190,8 +190,8 @@ def test_each_restart_is_its_own_random_point_of_the_ball_and_one_query_more_tha
 class TwoWays(Network):
     """Scores otherwise, in double precision, when gradients are asked for."""
 
-    def pull_back(self, images: Any, slope: Slope) -> tuple[Any, Any]:
-        scores, gradients = super().pull_back(images, slope)
+    def vjp(self, images: Any, slope: ScoreGradient) -> tuple[Any, Any]:
+        scores, gradients = super().vjp(images, slope)
         return scores + 0.01 * np.arange(scores.shape[1]), gradients.astype(np.float64)
 
 
@@ -273,12 +273,12 @@ def attacked_targets(chosen: Chosen, budget: int) -> tuple[Outcome, ...]:
 
 def test_a_bundled_network_by_name_gives_the_modules_scores_and_can_be_attacked(chosen: Chosen, module: Any) -> None:
     images, labels = chosen
-    oracle = as_oracle("robust")
-    assert isinstance(oracle, GradientOracle)
+    oracle = as_model("robust")
+    assert isinstance(oracle, GradientModel)
     with torch.no_grad():
         expected = np.asarray(module(torch.from_numpy(images).double()))
     np.testing.assert_allclose(oracle(images), expected, atol=1e-4)
-    scores, gradients = oracle.pull_back(images, lambda scores: Threat(EPS).slope(scores, labels))
+    scores, gradients = oracle.vjp(images, lambda scores: Threat(EPS).slope(scores, labels))
     _, expected_gradients = autograd(hand_made("robust"), images, labels, Threat(EPS))
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     # Where rounding puts a ReLU's input on the other side of zero, some pixels differ; in double precision none does.

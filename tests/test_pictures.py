@@ -30,10 +30,11 @@ from data_files import (
     write_binary,
     write_folder,
 )
-from parsimon import InputError, checks
+from parsimon import InputError
+from parsimon.core.threat import Threat
 from parsimon.data import Preprocess, open_data
-from parsimon.given import as_images
-from parsimon.threat import Threat
+from parsimon.data.given import as_images
+from parsimon.data.validate import check_image
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_lazy_images_are_what_a_run_takes(tmp_path: Path) -> None:
     assert len(images) == len(data.images)
     for index, image in enumerate(images):
         np.testing.assert_array_equal(image, data.images[index])
-        checks.check_image(image, index, Threat(0.1, eight_bit=True))
+        check_image(image, index, Threat(0.1, eight_bit=True))
 
 
 @pytest.mark.parametrize("name", ["with space", "ünïcødé 画像", "a:b", "a[0-9]*?"])

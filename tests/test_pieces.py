@@ -15,8 +15,8 @@ import torch
 import parsimon
 from parsimon import zoo
 from parsimon.attacks import PGD
-from parsimon.oracles import as_oracle
-from parsimon.oracles.pieces import images_per_call, in_pieces, started_in_pieces
+from parsimon.models import as_model
+from parsimon.models.pieces import images_per_call, in_pieces, started_in_pieces
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_calls_may_be_made_side_by_side() -> None:
 
 def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     images = zoo.images()[0][:70]
-    expected = as_oracle("robust")(images)
+    expected = as_model("robust")(images)
     for cores in ("0", "1", "2", "3"):  # 0: all there are
         monkeypatch.setenv("OMP_NUM_THREADS", cores)
-        oracle: Any = as_oracle("robust")
+        oracle: Any = as_model("robust")
         np.testing.assert_array_equal(oracle(images), expected)
         assert oracle.way == "ONNX Runtime, a core a call"
 
 
 @pytest.mark.parametrize("kind", ["ONNX Runtime", "torch"])
 def test_scores_do_not_depend_on_how_many_images_are_shown_together(kind: str) -> None:
-    oracle = as_oracle("robust" if kind == "ONNX Runtime" else zoo.module("robust"))
+    oracle = as_model("robust" if kind == "ONNX Runtime" else zoo.module("robust"))
     images = oracle.namespace.asarray(zoo.images()[0][:70])
     assert not oracle.fixed_batch, "nothing is to be filled up for it"
     together = oracle(images)
@@ -99,14 +99,14 @@ def test_a_graph_whose_number_of_images_is_fixed_is_called_with_that(tmp_path: P
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 6
     onnx.save(fixed, str(tmp_path / "six.onnx"))
     images = zoo.images()[0][:8]
-    plain, six = as_oracle("robust")(images), as_oracle(tmp_path / "six.onnx")(images)
+    plain, six = as_model("robust")(images), as_model(tmp_path / "six.onnx")(images)
     np.testing.assert_allclose(six, plain, atol=1e-5)
 
 
 def test_gradients_too_are_those_of_a_call_with_so_many_images() -> None:
-    oracle: Any = as_oracle(zoo.module("robust"))
+    oracle: Any = as_model(zoo.module("robust"))
     images = torch.from_numpy(zoo.images()[0][:70])
-    scores, gradients = oracle.pull_back(images, np.ones_like)
-    alone, of_one = oracle.pull_back(images[69:], np.ones_like)
+    scores, gradients = oracle.vjp(images, np.ones_like)
+    alone, of_one = oracle.vjp(images[69:], np.ones_like)
     np.testing.assert_array_equal(alone, scores[69:])
     np.testing.assert_array_equal(of_one, gradients[69:])

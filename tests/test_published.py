@@ -7,10 +7,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from parsimon.canvas import render
-from parsimon.engine import Engine
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Outcome
+from parsimon.core.canvas import render
+from parsimon.core.engine import Engine
+from parsimon.core.types import Outcome
+from parsimon.models import FunctionModel
 from published import Case, cases, hash_of
 from published_loop import Loop
 
@@ -26,7 +26,7 @@ def outcomes() -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for group in together.values():
         first = group[0]
-        engine = Engine(first.attack, CallableOracle(first.network), first.threat, budget=first.budget, batch_size=50)
+        engine = Engine(first.attack, FunctionModel(first.network), first.threat, budget=first.budget, batch_size=50)
         by_index = {outcome.index: outcome for outcome in engine.run(case.task for case in group)}
         found |= {case.name: by_index[case.task.index] for case in group}
     return found

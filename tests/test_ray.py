@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from counted_run import Run, undisturbed
-from parsimon.workers.driver import _AHEAD
+from parsimon.runs.workers.driver import _AHEAD
 from ray_cluster import Cluster
 
 pytestmark = pytest.mark.ray

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from parsimon import runs
+from parsimon.core.types import JournalEntry, Outcome
 from parsimon.errors import StoreError
-from parsimon.protocol import Outcome, Told
-from parsimon.store import Store, is_written
+from parsimon.runs.store import Store, is_written
 from stored_runs import OLD, described, make
 
 IMAGES = np.zeros((200, 3, 4, 4), np.float32)
@@ -90,8 +90,8 @@ WRITER = """
 import sys, os, signal
 from pathlib import Path
 import numpy as np
-from parsimon.protocol import Outcome
-from parsimon.store import Store
+from parsimon.core.types import Outcome
+from parsimon.runs.store import Store
 
 with Store(Path(sys.argv[1]), np.zeros((200, 3, 4, 4), np.float32), write=True) as store:
     for number in range(20):
@@ -135,7 +135,7 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
     for life in range(10):
         with Store(tmp_path, IMAGES, write=True) as store:
             for number in range(10 * life, 10 * life + 10):
-                told = Told(199, np.ones(3), None, 1, 1, 1)
+                told = JournalEntry(199, np.ones(3), None, 1, 1, 1)
                 store.save("attack", [Outcome(number, False, 7, "budget", out_of_range=2)], [told], number)
     done.set()
     reader.join()
@@ -155,8 +155,8 @@ KILLED = """
 import os, shutil, signal, sqlite3, sys
 from pathlib import Path
 import numpy as np
-from parsimon.protocol import Outcome, Told
-from parsimon.store import Store, is_written
+from parsimon.core.types import Outcome, JournalEntry
+from parsimon.runs.store import Store, is_written
 
 folder, images, connect = Path(sys.argv[1]), np.zeros((200, 3, 4, 4), np.float32), sqlite3.connect
 
@@ -175,7 +175,7 @@ def live(statements):
     sqlite3.connect = watched
     with Store(folder, images, write=True) as store:
         for number in range(2):
-            store.save("attack", [Outcome(number, False, 7, "budget")], [Told(9, np.ones(1), None, 0, 0)], number)
+            store.save("attack", [Outcome(number, False, 7, "budget")], [JournalEntry(9, np.ones(1), None, 0, 0)], number)
         store.finish("attack")
 
 killed = 0

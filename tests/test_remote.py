@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 import parsimon
 from parsimon import runs
+from parsimon.core.threat import Threat
+from parsimon.core.types import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
-from parsimon.oracles import HttpOracle, Pace, Request
-from parsimon.oracles.endpoint import as_file
-from parsimon.oracles.partial import completed
-from parsimon.oracles.remote import HEADERS
-from parsimon.protocol import Traffic
-from parsimon.spec import Spec
-from parsimon.threat import Threat
+from parsimon.models import HttpModel, Request, RequestPolicy
+from parsimon.models.partial import completed
+from parsimon.models.remote.base import HEADERS
+from parsimon.models.remote.http import as_file
+from parsimon.runs.config import Spec
 from running_servers import SCRIPTS, free_port, listens, proxy, wait_until
 from small_model import IMAGES, LABELS, attack, linear, softmax
 
@@ -79,7 +79,7 @@ def pictures_at(port: int, top: int) -> Callable[[Any], Flow]:
 
 @pytest.mark.parametrize("batch", [1, 4, None])
 def test_an_attack_on_an_endpoint_comes_to_what_it_comes_to_in_process(port: int, batch: int | None) -> None:
-    here, there = attack(), attack(HttpOracle(scores_at(port), Pace(batch=batch)))
+    here, there = attack(), attack(HttpModel(scores_at(port), RequestPolicy(batch=batch)))
     assert there.outcomes == here.outcomes
     assert there.traffic == Traffic(there.tally.rows, there.tally.rows)  # no image that nobody asked for
     assert there.tally.padding == 0
@@ -88,7 +88,7 @@ def test_an_attack_on_an_endpoint_comes_to_what_it_comes_to_in_process(port: int
 def test_faults_on_the_way_change_nothing(port: int, tmp_path: Path) -> None:
     faults = ("--share", "0.2", "--faults", "reset,half,429,503,500,garbage", "--seed", "1")
     with proxy("http", port, tmp_path, *faults) as between:
-        oracle = HttpOracle(scores_at(between.port), Pace(batch=2))
+        oracle = HttpModel(scores_at(between.port), RequestPolicy(batch=2))
         there = attack(oracle)
         shown = between.shown
     assert there.outcomes == attack().outcomes
@@ -102,14 +102,14 @@ def by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
     """The endpoint's model as a worker can open it: by the name of a function in the working folder."""
     module = """
     import json, os
-    from parsimon.oracles import HttpOracle, Pace, Request
+    from parsimon.models import HttpModel, RequestPolicy, Request
 
     def classify(images):
         body = yield Request(f"http://127.0.0.1:{os.environ['PORT']}/scores", json.dumps(images.tolist()).encode())
         return json.loads(body)["scores"]
 
     def build():
-        return HttpOracle(classify, Pace(batch=2, patience=0.5))
+        return HttpModel(classify, RequestPolicy(batch=2, patience=0.5))
     """
     (tmp_path / "behind_http.py").write_text(dedent(module))
     monkeypatch.chdir(tmp_path)
@@ -123,7 +123,7 @@ def by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 
 def test_what_workers_send_adds_up(port: int, tmp_path: Path, by_name: Callable[[int], str]) -> None:
     faults = ("--share", "0.2", "--faults", "reset,503", "--seed", "1")
-    alone = HttpOracle(scores_at(port))
+    alone = HttpModel(scores_at(port))
     queries = attack(alone).traffic.answered
     clean = alone.traffic.answered - queries  # of the checks before, which are no queries
     with proxy("http", port, tmp_path, *faults) as between:
@@ -158,14 +158,14 @@ def test_what_workers_send_in_vain_is_counted_and_the_run_goes_on_from_there(
 
 
 def test_a_png_shows_the_image_as_it_is(port: int) -> None:
-    there = attack(HttpOracle(pictures_at(port, 10), files="png", top=10, classes=10), **TOP)
+    there = attack(HttpModel(pictures_at(port, 10), files="png", top=10, classes=10), **TOP)
     assert there.outcomes == attack(softmax, **TOP).outcomes
 
 
 @pytest.mark.parametrize("top", [1, 2, 5])
 def test_a_few_classes_are_enough_to_leave_the_true_one(port: int, top: int) -> None:
     here = attack(softmax, **TOP, budget=150)
-    there = attack(HttpOracle(pictures_at(port, top), files="png", top=top, classes=10), **TOP, budget=150)
+    there = attack(HttpModel(pictures_at(port, top), files="png", top=top, classes=10), **TOP, budget=150)
     assert [(each.index, each.success, each.queries) for each in there.outcomes] == [
         (each.index, each.success, each.queries) for each in here.outcomes
     ]
@@ -173,7 +173,7 @@ def test_a_few_classes_are_enough_to_leave_the_true_one(port: int, top: int) -> 
 
 
 def test_a_jpeg_is_shown_as_it_is_read_back(port: int) -> None:
-    oracle = HttpOracle(pictures_at(port, 10), files="jpeg", top=10, classes=10)
+    oracle = HttpModel(pictures_at(port, 10), files="jpeg", top=10, classes=10)
     scores = oracle(IMAGES)
     assert scores.shape == (6, 10)
     assert np.abs(scores - softmax(IMAGES)).max() > 0  # what JPEG loses is a part of the model
@@ -204,21 +204,21 @@ def test_files_hold_the_pixels(kind: Any, channels: int) -> None:
 def test_what_cannot_be_computed_is_refused_before_anything_is_sent(
     port: int, top: int, settings: dict[str, Any], words: str
 ) -> None:
-    oracle = HttpOracle(pictures_at(port, top), files="png", top=top, classes=10)
+    oracle = HttpModel(pictures_at(port, top), files="png", top=top, classes=10)
     with pytest.raises(InputError, match=words):
         attack(oracle, **settings)
     assert oracle.traffic == Traffic()
 
 
 def test_a_model_that_tells_all_classes_may_be_attacked_in_any_way(port: int) -> None:
-    oracle = HttpOracle(pictures_at(port, 10), files="png", top=10, classes=10)
+    oracle = HttpModel(pictures_at(port, 10), files="png", top=10, classes=10)
     there = attack(oracle, **TOP, targets="next", loss="margin")
     assert there.outcomes == attack(softmax, **TOP, targets="next", loss="margin").outcomes
 
 
 def test_a_refusal_says_what_to_do_and_keeps_the_secret(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HEADERS, "X-Key: swordfish")
-    oracle = HttpOracle(scores_at(port))
+    oracle = HttpModel(scores_at(port))
     with pytest.raises(ModelError, match=f"403.*{HEADERS}") as caught:
         attack(oracle)
     assert "swordfish" not in str(caught.value)
@@ -232,7 +232,7 @@ def test_an_address_with_a_key_in_it_is_not_repeated(port: int) -> None:
         yield Request(f"http://127.0.0.1:{port}/nowhere?key=swordfish", b"")
 
     with pytest.raises(ModelError, match="404") as caught:
-        attack(HttpOracle(classify))
+        attack(HttpModel(classify))
     assert "swordfish" not in str(caught.value)
 
 
@@ -241,7 +241,7 @@ def test_an_answer_that_the_function_does_not_understand_is_asked_for_a_few_time
         body = yield Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
         return json.loads(body)["predictions"]
 
-    oracle = HttpOracle(classify, Pace(batch=None))
+    oracle = HttpModel(classify, RequestPolicy(batch=None))
     with pytest.raises(ModelError, match=r"5 times what cannot be used.*KeyError: 'predictions'") as caught:
         attack(oracle)
     assert not isinstance(caught.value, OutageError)
@@ -268,7 +268,7 @@ def another_scheme(_: Any) -> Flow:
 @pytest.mark.parametrize("function", [plain, not_a_request, another_scheme])
 def test_a_function_of_another_form_is_told_its_form(function: Any) -> None:
     with pytest.raises(ModelError, match=f"the endpoint of {function.__name__} must yield a Request"):
-        attack(HttpOracle(function))
+        attack(HttpModel(function))
 
 
 def test_a_second_request_is_refused(port: int) -> None:
@@ -278,7 +278,7 @@ def test_a_second_request_is_refused(port: int) -> None:
         yield request
 
     with pytest.raises(ModelError, match="one request"):
-        attack(HttpOracle(classify))
+        attack(HttpModel(classify))
 
 
 @pytest.mark.parametrize(
@@ -286,21 +286,21 @@ def test_a_second_request_is_refused(port: int) -> None:
 )
 def test_settings_of_an_endpoint_that_make_no_sense_are_refused(settings: Any) -> None:
     with pytest.raises(InputError):
-        HttpOracle(plain, **settings)
+        HttpModel(plain, **settings)
 
 
 def test_nobody_there_is_an_outage_and_says_so() -> None:
     with pytest.raises(OutageError, match=r"in 0.5 seconds; the last of \d+ attempts: ConnectionRefusedError"):
-        attack(HttpOracle(twice, Pace(patience=0.5)))
+        attack(HttpModel(twice, RequestPolicy(patience=0.5)))
 
 
 def test_a_name_that_builds_an_endpoint_is_a_model_for_the_command(port: int, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "import json\nfrom parsimon.oracles import HttpOracle, Request\n\n"
+        "import json\nfrom parsimon.models import HttpModel, Request\n\n"
         "def classify(images):\n"
         f"    body = yield Request('http://127.0.0.1:{port}/scores', json.dumps(images.tolist()).encode())\n"
         "    return json.loads(body)['scores']\n\n"
-        "def build():\n    return HttpOracle(classify)\n"
+        "def build():\n    return HttpModel(classify)\n"
     )
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     options = ["--model", "mine:build", "--data", "data.npz", "--eps", "0.02", "--budget", "20", "--out", "out"]

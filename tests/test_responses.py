@@ -20,8 +20,8 @@ from PIL import Image
 
 from fake_servers import Asked, Reply, grpc_server, http_server, inference
 from parsimon.errors import ModelError
-from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
-from parsimon.oracles.endpoint import as_file
+from parsimon.models import HttpModel, Request, RequestPolicy, as_model
+from parsimon.models.remote.http import as_file
 from small_model import IMAGES, attack, linear
 
 Scores = NDArray[Any]
@@ -65,16 +65,16 @@ ROWS_MOVED = r"5 times.*here \(3, classes\); got \((4|2), 10\)"
 def test_rows_that_move_from_one_request_to_another_are_refused() -> None:
     endpoint = http_server(lambda asked: (200, json.dumps(shifted(json.loads(asked.body)).tolist()).encode()))
     with endpoint as port, pytest.raises(ModelError, match=ROWS_MOVED):
-        HttpOracle(classify_at(port), Pace(batch=3))(IMAGES)
+        HttpModel(classify_at(port), RequestPolicy(batch=3))(IMAGES)
     with http_server(inference(shifted)) as port, pytest.raises(ModelError, match=ROWS_MOVED):
-        as_oracle(f"http://127.0.0.1:{port}/v2/models/m?batch=3")(IMAGES)
+        as_model(f"http://127.0.0.1:{port}/v2/models/m?batch=3")(IMAGES)
     with grpc_server(lambda images, *_: shifted(images)) as port, pytest.raises(ModelError, match=ROWS_MOVED):
-        as_oracle(f"grpc://127.0.0.1:{port}/m?batch=3")(IMAGES)
+        as_model(f"grpc://127.0.0.1:{port}/m?batch=3")(IMAGES)
 
 
 def test_a_wrong_number_of_rows_in_passing_changes_nothing() -> None:
     with http_server(replying(lambda number, scores: scores[: None if number % 2 else -1])) as port:
-        there = attack(HttpOracle(classify_at(port), Pace(batch=None)), budget=6)
+        there = attack(HttpModel(classify_at(port), RequestPolicy(batch=None)), budget=6)
     assert there.outcomes == attack(budget=6).outcomes
     assert there.traffic.attempted > there.traffic.answered
 
@@ -82,9 +82,9 @@ def test_a_wrong_number_of_rows_in_passing_changes_nothing() -> None:
 def test_a_model_with_a_fixed_number_of_rows_must_return_as_many() -> None:
     cut = inference(lambda images: scores_of(images)[: len(IMAGES)], shape=(8, 3, 8, 8))
     with http_server(cut) as port, pytest.raises(ModelError, match=r"here \(8, classes\); got \(6, 10\)"):
-        as_oracle(f"http://127.0.0.1:{port}/v2/models/m")(IMAGES)
+        as_model(f"http://127.0.0.1:{port}/v2/models/m")(IMAGES)
     with http_server(inference(scores_of, shape=(8, 3, 8, 8))) as port:
-        oracle = as_oracle(f"http://127.0.0.1:{port}/v2/models/m")
+        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m")
         np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
 
 
@@ -104,16 +104,16 @@ def test_a_model_with_a_fixed_number_of_rows_must_return_as_many() -> None:
 )
 def test_what_are_no_scores_is_refused(change: Any, words: str) -> None:
     with http_server(replying(change)) as port, pytest.raises(ModelError, match=f"5 times.*{words}"):
-        HttpOracle(classify_at(port), Pace(batch=None))(IMAGES)
+        HttpModel(classify_at(port), RequestPolicy(batch=None))(IMAGES)
 
 
 def test_every_response_has_as_many_classes_as_the_first() -> None:
     with http_server(replying(lambda number, scores: scores[:, : 10 if number < 2 else 9])) as port:
-        oracle = HttpOracle(classify_at(port), Pace(batch=2, in_flight=1))
+        oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
         with pytest.raises(ModelError, match=r"5 times.*must be of 10 classes.*got 9"):
             oracle(IMAGES)
     with http_server(replying(lambda number, scores: scores[:, : 9 if number == 2 else 10])) as port:
-        oracle = HttpOracle(classify_at(port), Pace(batch=2, in_flight=1))
+        oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
         np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_a_number_of_mappings_that_is_wrong_in_passing_changes_nothing() -> None
         return [told] * (len(images) - (next(numbers) == 0))
 
     with http_server(lambda _: (200, b"")) as port:
-        scores = HttpOracle(classify, Pace(batch=None), top=2, classes=10)(IMAGES)
+        scores = HttpModel(classify, RequestPolicy(batch=None), top=2, classes=10)(IMAGES)
     assert scores.shape == (6, 10)
 
 
@@ -143,7 +143,7 @@ def test_a_function_may_reuse_its_buffer() -> None:
         return buffer
 
     with http_server(replying(lambda _, scores: scores)) as port:
-        scores = HttpOracle(classify, Pace(batch=1, in_flight=6))(IMAGES)
+        scores = HttpModel(classify, RequestPolicy(batch=1, in_flight=6))(IMAGES)
     np.testing.assert_allclose(scores, linear(IMAGES), rtol=1e-5)
 
 
@@ -155,7 +155,7 @@ def test_a_function_that_changes_its_images_changes_neither_ours_nor_the_next_at
 
     before = IMAGES.copy()
     with http_server(replying(lambda number, scores: scores[: None if number else -1])) as port:
-        scores = HttpOracle(classify, Pace(batch=None))(IMAGES)
+        scores = HttpModel(classify, RequestPolicy(batch=None))(IMAGES)
     np.testing.assert_array_equal(IMAGES, before)
     np.testing.assert_allclose(scores, linear(before), rtol=1e-5)
 
@@ -180,7 +180,7 @@ def test_a_server_of_8_bits_is_never_shown_a_pixel_that_wrapped() -> None:
         return linear(np.asarray(images / 255, np.float32))
 
     with http_server(inference(infer, "UINT8")) as port:
-        oracle = as_oracle(f"http://127.0.0.1:{port}/v2/models/m")
+        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m")
         beyond = IMAGES.copy()
         beyond[0, 0, 0, 0] = -1 / 255
         with pytest.raises(ModelError, match=r"must lie between 0 and 1; got -0.0039"):
@@ -230,7 +230,7 @@ def scores_in_a_fork(oracle: Any) -> str:
 
 def test_an_endpoint_works_in_a_fork() -> None:
     with http_server(replying(lambda _, scores: scores)) as port:
-        oracle = HttpOracle(classify_at(port), Pace(batch=1, in_flight=3, patience=5))
+        oracle = HttpModel(classify_at(port), RequestPolicy(batch=1, in_flight=3, patience=5))
         oracle(IMAGES)
         with oracle._lock:  # as another thread may
             assert scores_in_a_fork(oracle) == "True"
@@ -252,7 +252,7 @@ def test_a_fork_opens_connections_of_its_own() -> None:
         return json.loads((yield Request(f"http://127.0.0.1:{port}/", body, {"X-Process": str(os.getpid())})))
 
     with http_server(reply) as port:
-        oracle = HttpOracle(classify, Pace(batch=None))
+        oracle = HttpModel(classify, RequestPolicy(batch=None))
         oracle(IMAGES)
         (idle,) = oracle._wire._idle.values()
         mine = [connection.sock.getsockname() for connection in idle]
@@ -268,11 +268,11 @@ def test_a_fork_opens_connections_of_its_own() -> None:
 
 def test_a_server_over_http_works_in_a_fork_and_over_grpc_says_why_not() -> None:
     with http_server(inference(scores_of)) as port:
-        oracle = as_oracle(f"http://127.0.0.1:{port}/v2/models/m?batch=2&patience=5")
+        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m?batch=2&patience=5")
         oracle(IMAGES)
         assert scores_in_a_fork(oracle) == "True"
     with grpc_server(lambda images, *_: scores_of(images)) as port:
-        oracle = as_oracle(f"grpc://127.0.0.1:{port}/m?batch=2&patience=5")
+        oracle = as_model(f"grpc://127.0.0.1:{port}/m?batch=2&patience=5")
         np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
         told = scores_in_a_fork(oracle)
     assert told.startswith("ModelError: grpc://127.0.0.1")
@@ -283,12 +283,12 @@ def test_a_server_over_http_works_in_a_fork_and_over_grpc_says_why_not() -> None
 def test_a_session_works_in_a_fork_or_says_why_not(threads: int, at_once: int) -> None:
     runtime = pytest.importorskip("onnxruntime")
     from parsimon import zoo
-    from parsimon.oracles.onnx import SessionOracle
+    from parsimon.models.onnx import SessionModel
 
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     session = runtime.InferenceSession(str(zoo.path("robust")), options, providers=["CPUExecutionProvider"])
-    oracle = SessionOracle(session, at_once)
+    oracle = SessionModel(session, at_once)
     images = zoo.images()[0][:24]
     expected = oracle(images)
     told = in_a_fork(lambda: str(np.array_equal(oracle(images), expected)))

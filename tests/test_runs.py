@@ -21,11 +21,11 @@ import pytest
 
 import parsimon
 from parsimon import InputError, runs
-from parsimon.engine import Step
+from parsimon.core.engine import Step
 from parsimon.errors import StoreError
-from parsimon.result import Comparison
-from parsimon.spec import Spec
-from parsimon.store import Store
+from parsimon.results.result import Comparison
+from parsimon.runs.config import Spec
+from parsimon.runs.store import Store
 
 MODEL = """
 import numpy as np

@@ -21,9 +21,9 @@ import parsimon
 from parsimon import runs, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
-from parsimon.engine import Step
+from parsimon.core.engine import Step
 from parsimon.experiments import exhibits
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 from small_model import IMAGES, LABELS, changed, linear
 from test_cli import USERS_MODULE, coloured_images, run
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from fake_servers import Asked, grpc_server, http_server, inference
 from parsimon.errors import InputError, ModelError, OutageError
-from parsimon.oracles import HttpOracle, Pace, Request, as_oracle
-from parsimon.oracles.redaction import Redactor
-from parsimon.oracles.remote import HEADERS
+from parsimon.models import HttpModel, Request, RequestPolicy, as_model
+from parsimon.models.remote.base import HEADERS
+from parsimon.models.remote.redaction import Redactor
 from small_model import IMAGES, linear
 
 TOKEN = 'k3y/with+signs"and\\slashes=0123456789abcdef'
@@ -145,7 +145,7 @@ def test_a_secret_is_not_cut_before_it_is_hidden(status: int, before: int) -> No
         return status, b"x" * before + asked.headers["authorization"].encode()
 
     with http_server(reply) as port:
-        oracle = HttpOracle(asking(port, {"Authorization": f"Bearer {LONG}"}), Pace(batch=None, patience=0.2))
+        oracle = HttpModel(asking(port, {"Authorization": f"Bearer {LONG}"}), RequestPolicy(batch=None, patience=0.2))
         with pytest.raises(ModelError) as caught:
             oracle(IMAGES)
     assert longest_shared(shown(caught.value), LONG) < 8
@@ -154,7 +154,7 @@ def test_a_secret_is_not_cut_before_it_is_hidden(status: int, before: int) -> No
 
 def test_a_key_in_an_address_is_hidden_when_the_server_repeats_it() -> None:
     with http_server(lambda asked: (400, f"cannot serve {asked.path}".encode())) as port:
-        oracle = HttpOracle(asking(port, {}, "?api_key=sword%2Ffish-and-chips"))
+        oracle = HttpModel(asking(port, {}, "?api_key=sword%2Ffish-and-chips"))
         with pytest.raises(ModelError, match=r"cannot serve /\?api_key=\*\*\*") as caught:
             oracle(IMAGES)
     assert "fish" not in shown(caught.value)
@@ -163,7 +163,7 @@ def test_a_key_in_an_address_is_hidden_when_the_server_repeats_it() -> None:
 @pytest.mark.parametrize("headers", [{"X-Key": f"{LONG}\n"}, {"X-Key": f"ä€{LONG}"}, {"X-Key\n": LONG}])
 def test_a_header_that_cannot_be_sent_is_not_shown(headers: Any) -> None:
     with http_server(lambda _: (200, b"")) as port, pytest.raises(ModelError, match="cannot be sent") as caught:
-        HttpOracle(asking(port, headers))(IMAGES)
+        HttpModel(asking(port, headers))(IMAGES)
     assert longest_shared(shown(caught.value), LONG) < 8
 
 
@@ -174,7 +174,7 @@ def test_what_the_function_raises_is_shown_without_secrets(monkeypatch: pytest.M
         raise KeyError(f"no model for {LONG}")
 
     with pytest.raises(ModelError, match=r"must yield a Request.*KeyError: 'no model for \*\*\*'") as caught:
-        HttpOracle(classify)(IMAGES)
+        HttpModel(classify)(IMAGES)
     assert longest_shared(shown(caught.value), LONG) < 8
 
 
@@ -188,7 +188,7 @@ def test_a_server_over_grpc_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> 
         context.abort(code[0], f"not {metadata['authorization'][:90]}")
 
     with grpc_server(infer) as port:
-        oracle = as_oracle(f"grpc://127.0.0.1:{port}/m?patience=0.2")
+        oracle = as_model(f"grpc://127.0.0.1:{port}/m?patience=0.2")
         with pytest.raises(ModelError, match=rf"PERMISSION_DENIED\. Set.*{HEADERS}.*not \*\*\*") as caught:
             oracle(IMAGES)
         assert longest_shared(shown(caught.value), LONG) < 8
@@ -201,7 +201,7 @@ def test_a_server_over_grpc_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> 
 def test_headers_that_grpc_does_not_take_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HEADERS, f"X|Key: {LONG}")  # HTTP takes it
     with grpc_server(lambda images, *_: linear(images)) as port, pytest.raises(ModelError) as caught:
-        as_oracle(f"grpc://127.0.0.1:{port}/m?patience=0.2")
+        as_model(f"grpc://127.0.0.1:{port}/m?patience=0.2")
     assert longest_shared(shown(caught.value), LONG) < 8
 
 
@@ -213,7 +213,7 @@ def test_a_description_that_repeats_a_secret_is_shown_without_it(monkeypatch: py
         return status, body.replace(b'"images"', b'"%s"' % LONG.encode()).replace(b"FP32", b"STRING")
 
     with http_server(reply) as port, pytest.raises(ModelError, match=r"has: \*\*\* STRING") as caught:
-        as_oracle(f"http://127.0.0.1:{port}/v2/models/m")
+        as_model(f"http://127.0.0.1:{port}/v2/models/m")
     assert longest_shared(shown(caught.value), LONG) < 8
 
 
@@ -222,7 +222,7 @@ def test_a_description_that_repeats_a_secret_is_shown_without_it(monkeypatch: py
 )
 def test_a_description_that_cannot_be_read_is_said_in_a_sentence(body: bytes) -> None:
     with http_server(lambda _: (200, body)) as port, pytest.raises(ModelError, match="description of the model cannot"):
-        as_oracle(f"http://127.0.0.1:{port}/v2/models/m")
+        as_model(f"http://127.0.0.1:{port}/v2/models/m")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,6 @@ def test_a_description_that_cannot_be_read_is_said_in_a_sentence(body: bytes) ->
 )
 def test_what_may_be_a_key_in_an_address_is_not_shown(url: str) -> None:
     with pytest.raises(InputError) as caught:
-        as_oracle(url)
+        as_model(url)
     assert "fish" not in shown(caught.value)
     assert "me:" not in shown(caught.value)

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 import parsimon
 from parsimon import runs, zoo
+from parsimon.core.types import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
-from parsimon.oracles import as_oracle
-from parsimon.oracles.remote import HEADERS, RemoteOracle
-from parsimon.protocol import Traffic
-from parsimon.spec import Spec
+from parsimon.models import as_model
+from parsimon.models.remote.base import HEADERS, RemoteModel
+from parsimon.runs.config import Spec
 from running_servers import NAMES, Server, proxy, running
 
 pytestmark = pytest.mark.servers
@@ -70,9 +70,9 @@ def attack(model: Any, **settings: Any) -> parsimon.Result:
     return parsimon.attack(model, images, labels, 8 / 255, budget=30, batch_size=BATCH, **settings)
 
 
-def opened(url: str) -> RemoteOracle:
-    oracle = as_oracle(url)
-    assert isinstance(oracle, RemoteOracle)
+def opened(url: str) -> RemoteModel:
+    oracle = as_model(url)
+    assert isinstance(oracle, RemoteModel)
     return oracle
 
 
@@ -96,7 +96,7 @@ def test_scores_are_those_of_the_model_in_process(
     server: Server, protocol: str, model: str, settings: str, images: NDArray[np.float32]
 ) -> None:
     oracle = opened(server.url(protocol, model, settings=settings))
-    np.testing.assert_allclose(oracle(images), as_oracle("robust")(images), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(oracle(images), as_model("robust")(images), rtol=0, atol=1e-5)
     assert getattr(oracle, "image_shape", None) == (3, 32, 32)
     assert oracle.traffic == Traffic(len(images), len(images))
 
@@ -199,7 +199,7 @@ def test_a_model_that_always_returns_nan_is_the_models_failure(
 def test_what_will_be_refused_again_is_asked_once(server: Server, tmp_path: Path, protocol: str) -> None:
     with proxy(protocol, getattr(server, protocol), tmp_path) as between:
         with pytest.raises(ModelError, match="no-such-model") as caught:
-            as_oracle(server.url(protocol, "no-such-model", between.port))
+            as_model(server.url(protocol, "no-such-model", between.port))
         assert not isinstance(caught.value, OutageError)
         assert sum("rows" in each for each in between.told) <= 2  # about the server, and about the model
 
@@ -248,16 +248,16 @@ def test_a_key_comes_from_the_environment_and_is_seen_nowhere(
     with proxy(protocol, getattr(server, protocol), tmp_path, "--key", KEY) as between:
         url = server.url(protocol, port=between.port)
         with pytest.raises(ModelError, match=HEADERS):
-            as_oracle(url)
+            as_model(url)
         monkeypatch.setenv(HEADERS, f"Authorization: {KEY}-and-more")
         with pytest.raises(ModelError, match=r"wrong key: \*\*\*") as caught:  # the proxy repeats what came
-            as_oracle(url)
+            as_model(url)
         assert secret not in str(caught.value)
         monkeypatch.setenv(HEADERS, f"X-Other: something\nAuthorization: {KEY}\n")
         options = ("--data", spec.data, "--images", "2", "--budget", "20", "--out", str(tmp_path / "run"))
         run = command("run", "--model", url, *options)
         assert run.returncode == 0, run.stderr
-        assert secret not in repr(as_oracle(url)) + run.stdout + run.stderr
+        assert secret not in repr(as_model(url)) + run.stdout + run.stderr
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert {"spec.toml", "environment.json", "run.sqlite"} <= {file.name for file in files}
     for file in files:
@@ -282,7 +282,7 @@ def test_certificates_are_verified(
     with proxy(protocol, getattr(server, protocol), tmp_path, "--certificate", str(certificate)) as between:
         url = server.url(f"{protocol}s", port=between.port, settings="patience=2")
         with pytest.raises(ModelError, match=r"SSL_CERT_FILE|certificate|handshake"):
-            as_oracle(url)
+            as_model(url)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "public"))
         assert opened(url)(images).shape == (COUNT, 10)
 
@@ -382,4 +382,4 @@ def test_ctrl_c_twice_does_not_wait_for_a_server_that_is_gone(server: Server, tm
 
 def test_no_server_at_all_is_said_soon() -> None:
     with pytest.raises(OutageError, match=r"127\.0\.0\.1:1/"):
-        as_oracle("grpc://127.0.0.1:1/robust")
+        as_model("grpc://127.0.0.1:1/robust")

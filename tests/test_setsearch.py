@@ -27,7 +27,7 @@ from parsimon.setsearch import (
     stochastic_greedy,
     zobrist_words,
 )
-from parsimon.theory import tabulate
+from parsimon.setsearch.theory import tabulate
 from set_problems import (
     PUBLISHED_RULE,
     Problem,

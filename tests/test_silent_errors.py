@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 import parsimon
 from parsimon import NES, Bandits, InputError, ModelError, Parsimonious, Square, Threat, runs
 from parsimon.report.export import write_results
-from parsimon.spec import Spec
-from parsimon.verify import in_ball
+from parsimon.runs.config import Spec
+from parsimon.runs.verify import in_ball
 from small_model import IMAGES, LABELS, WEIGHTS, Pixels, linear, softmax
 
 Scores = NDArray[Any]
@@ -164,7 +164,7 @@ def test_noise_is_judged_by_the_spread_of_the_scores(scale: float) -> None:
 
         def model(images: Pixels) -> Scores:
             scores = linear(images).astype(np.float64)
-            return scale * (scores + share * scores.std() * noise.normal(size=scores.shape))
+            return np.asarray(scale * (scores + share * scores.std() * noise.normal(size=scores.shape)))
 
         return model
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsimon import InputError
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 specs = st.builds(

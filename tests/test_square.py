@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from driving import Loss, Pixels, Shape, asked_images, ball, converse, in_ball, random_image, scene_of, smooth_loss
 from parsimon import InputError
 from parsimon.attacks import NES, Square
-from parsimon.protocol import Corners
+from parsimon.core.types import Corners
 
 # Up to which of 10,000 iterations, and by what the share of the image that a window covers is divided until then.
 SCHEDULE = [(10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256)]

@@ -69,6 +69,6 @@ def test_every_public_name_is_found_when_it_is_used() -> None:
         assert getattr(parsimon, name).__name__.removeprefix("parsimon.") == name
         assert name in dir(parsimon)
     assert set(parsimon.__all__) == {*parsimon._HOME_OF, "zoo"}
-    assert parsimon.threat.Threat is parsimon.Threat
+    assert parsimon.core.threat.Threat is parsimon.Threat
     assert not hasattr(parsimon, "nosuch")
     assert not hasattr(parsimon, "__main__")  # which would run the command

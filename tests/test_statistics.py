@@ -12,9 +12,9 @@ import scipy.stats  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsimon.core.types import Ended, Outcome
 from parsimon.errors import InputError
-from parsimon.protocol import Ended, Outcome
-from parsimon.statistics import (
+from parsimon.results.statistics import (
     band,
     bootstrap_interval,
     curve,
@@ -25,7 +25,7 @@ from parsimon.statistics import (
     wilcoxon,
     wilson_interval,
 )
-from parsimon.summary import summarise
+from parsimon.results.summary import summarise
 
 property_test = settings(max_examples=100, deadline=None, database=None)
 BUDGET = 100
@@ -96,7 +96,7 @@ def test_it_depends_on_its_seed_alone_and_not_on_how_many_are_drawn_at_once(monk
         sizes.append(rows.shape[0])
         return rows[..., 0].mean(axis)
 
-    monkeypatch.setattr("parsimon.statistics._AT_ONCE", 800)
+    monkeypatch.setattr("parsimon.results.statistics._AT_ONCE", 800)
     assert bootstrap_interval(values, noting, draws=505) == pytest.approx(whole, rel=0.1)
     assert sizes == [10] * 50 + [5]
 
@@ -204,7 +204,7 @@ def test_the_signed_rank_test_of_many_is_scipys_approximation_and_close_to_the_e
     differences = np.random.default_rng(6).normal(2, 20, 300).round()
     approximate = wilcoxon(differences)
     assert approximate == pytest.approx(scipy.stats.wilcoxon(differences, method="asymptotic").pvalue)
-    monkeypatch.setattr("parsimon.statistics._EXACT_UP_TO", 300)
+    monkeypatch.setattr("parsimon.results.statistics._EXACT_UP_TO", 300)
     assert wilcoxon(differences) == pytest.approx(approximate, rel=0.02)
     assert wilcoxon(differences) != approximate
 

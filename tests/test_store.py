@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from parsimon.blocks import first_grid
-from parsimon.packing import pack_told, unpack_bits, unpack_difference, unpack_told
-from parsimon.protocol import Corners, Images, Outcome, Point, Told
-from parsimon.store import Store
+from parsimon.core.grid import first_grid
+from parsimon.core.types import Corners, Images, JournalEntry, Outcome, Point
+from parsimon.runs.packing import pack_told, unpack_bits, unpack_difference, unpack_told
+from parsimon.runs.store import Store
 
 SHAPE = (3, 4, 5)
 any_bits = arrays(np.uint32, (2, *SHAPE), elements=st.integers(0, 2**32 - 1))
@@ -76,28 +76,28 @@ numbers = st.integers(0, 5)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> list[Told]:
+def entries(draw: st.DrawFn) -> list[JournalEntry]:
     """What a model call told of some images."""
     with_gradients, told = draw(st.booleans()), []
     for image in draw(st.lists(st.integers(0, 2**40), max_size=4)):
         length = draw(numbers)
         counts = [draw(st.integers(0, length)) for _ in range(4)]
         gradient = np.full((counts[0], 1, 2, 3), image, np.float32) if with_gradients and counts[0] else None
-        told.append(Told(image, np.arange(length) / 7, gradient, *counts[1:]))
+        told.append(JournalEntry(image, np.arange(length) / 7, gradient, *counts[1:]))
     return told
 
 
-def plain(told: list[Told]) -> list[tuple[Any, ...]]:
+def plain(told: list[JournalEntry]) -> list[tuple[Any, ...]]:
     return [tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in part) for part in told]
 
 
 @given(entries())
-def test_a_journal_entry_comes_back(told: list[Told]) -> None:
+def test_a_journal_entry_comes_back(told: list[JournalEntry]) -> None:
     assert plain(list(unpack_told(pack_told(told)))) == plain(told)
 
 
 @given(entries(), st.data())
-def test_a_journal_entry_that_was_cut_or_lengthened_is_refused(told: list[Told], data: st.DataObject) -> None:
+def test_a_journal_entry_that_was_cut_or_lengthened_is_refused(told: list[JournalEntry], data: st.DataObject) -> None:
     packed = pack_told(told)
     for other in (packed[: data.draw(st.integers(0, len(packed) - 1))], packed + data.draw(st.binary(min_size=1))):
         with pytest.raises(ValueError, match=r"^it"):
@@ -106,7 +106,7 @@ def test_a_journal_entry_that_was_cut_or_lengthened_is_refused(told: list[Told],
 
 @given(entries(), st.data())
 def test_whatever_bytes_there_are_a_point_or_an_entry_is_unpacked_or_refused(
-    told: list[Told], data: st.DataObject
+    told: list[JournalEntry], data: st.DataObject
 ) -> None:
     content = bytearray(pack_told(told))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
@@ -123,6 +123,6 @@ def test_whatever_bytes_there_are_a_point_or_an_entry_is_unpacked_or_refused(
 def test_the_counts_of_one_image_are_added_up_over_calls(tmp_path: Path) -> None:
     with Store(tmp_path, (), write=True) as store:
         for counts in ((1, 0, 1), (2, 1, 0), (0, 2, 2)):
-            store.save("an attack", [], [Told(4, np.zeros(3), None, *counts)], 3)
+            store.save("an attack", [], [JournalEntry(4, np.zeros(3), None, *counts)], 3)
         told = store.told("an attack")[4]
     assert (len(told.loss), told.outside, told.uncharged, told.out_of_range) == (9, 3, 3, 3)

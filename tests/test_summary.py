@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsimon.protocol import Ended, Outcome
-from parsimon.statistics import wilson_interval
-from parsimon.summary import summarise, where_fooled
+from parsimon.core.types import Ended, Outcome
+from parsimon.results.statistics import wilson_interval
+from parsimon.results.summary import summarise, where_fooled
 
 property_test = settings(max_examples=200, deadline=None, database=None)
 

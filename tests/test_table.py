@@ -8,10 +8,10 @@ from itertools import zip_longest
 import pytest
 
 from parsimon import Threat
-from parsimon.protocol import Ended, Outcome
-from parsimon.report.comparison import Entry, comparison_table, paired_table
-from parsimon.report.table import Cell, Table
-from parsimon.statistics import newcombe_interval, paired
+from parsimon.core.types import Ended, Outcome
+from parsimon.results.comparison_table import Entry, comparison_table, paired_table
+from parsimon.results.statistics import newcombe_interval, paired
+from parsimon.results.table import Cell, Table
 
 THREAT = Threat(8 / 255)
 

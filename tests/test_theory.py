@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parsimon.errors import InputError
 from parsimon.setsearch import Found, SetSearch, greedy, lazy_greedy, local_search, maximise
-from parsimon.theory import (
+from parsimon.setsearch.theory import (
     LARGEST_GROUND_SET,
     Bound,
     Table,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812
 
 from parsimon import InputError, Threat
-from parsimon.threat import Loss, Scores
+from parsimon.core.threat import Loss, Scores
 
 
 def logits_and_goals(seed: int, rows: int = 40, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:

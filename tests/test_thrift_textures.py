@@ -21,9 +21,9 @@ from driving import (
     scene_of,
 )
 from parsimon import Thrift
-from parsimon.attacks.brush import Brush, Level, Part
-from parsimon.attacks.sketch import Sketch
-from parsimon.protocol import Ask, Reply
+from parsimon.attacks.brush import BlockRefiner, Level, Part
+from parsimon.attacks.sketch import MutableCorner
+from parsimon.core.types import Ask, Reply
 from thrift_blocks import EPS, EVERYTHING, FLAT, signs
 
 
@@ -164,10 +164,10 @@ def test_a_texture_needs_two_lines_each_way() -> None:
 
 
 def test_a_brush_forgets_what_blocks_bring_that_another_has_changed() -> None:
-    brush = Brush(
+    brush = BlockRefiner(
         [Level(across, [Part(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)], (8, 8), deduce=True, rank=True
     )
-    best, rng = Sketch(np.zeros((8, 8, 3), bool)), np.random.default_rng(0)
+    best, rng = MutableCorner(np.zeros((8, 8, 3), bool)), np.random.default_rng(0)
 
     def asking() -> Generator[Ask, Reply, None]:
         yield from best.ask()

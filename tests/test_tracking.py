@@ -19,9 +19,9 @@ from PIL import Image as Pillow
 
 from parsimon import runs
 from parsimon.errors import InputError
-from parsimon.report.table import Table
-from parsimon.spec import Spec
-from parsimon.statistics import curve
+from parsimon.results.statistics import curve
+from parsimon.results.table import Table
+from parsimon.runs.config import Spec
 from parsimon.tracking import Tracking, open_tracker, tracking
 from test_cli import USERS_MODULE, coloured_images, run
 

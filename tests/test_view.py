@@ -25,7 +25,7 @@ from conftest import Bundled
 from parsimon import runs
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 from parsimon.view import stepwise
 from parsimon.view.server import Viewer
 from viewing import ask, serving

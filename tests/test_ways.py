@@ -16,13 +16,13 @@ from torch import nn
 import parsimon
 from hand_made import hand_made
 from parsimon import InputError, runs, zoo
-from parsimon.checks import inspect
-from parsimon.oracles import as_oracle
-from parsimon.oracles.onnx import _exact
-from parsimon.oracles.torch import TorchOracle
-from parsimon.protocol import Attack
-from parsimon.spec import Spec
-from parsimon.threat import Threat
+from parsimon.core.threat import Threat
+from parsimon.core.types import Attack
+from parsimon.models import as_model
+from parsimon.models.onnx import _exact
+from parsimon.models.torch import TorchModel
+from parsimon.runs.config import Spec
+from parsimon.runs.preflight import inspect
 
 PLAIN, TURNED = "torch on cpu", "torch on cpu, channels last"
 
@@ -81,7 +81,7 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
     module = hand_made(name)
     chosen, plain = (
         parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100)
-        for model in (module, TorchOracle(module, plain=True))
+        for model in (module, TorchModel(module, plain=True))
     )
     assert (chosen.prepared.way, plain.prepared.way) == (TURNED, PLAIN)
     assert chosen.outcomes == plain.outcomes
@@ -93,18 +93,18 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
 
 def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
     module = Small()
-    oracle = as_oracle(module)
+    oracle = as_model(module)
     first = scores(oracle)
     assert oracle.way == TURNED  # type: ignore[attr-defined]
     np.testing.assert_array_equal(scores(oracle), first)  # chosen with the first images, not after them
-    np.testing.assert_allclose(first, scores(TorchOracle(module, plain=True)), atol=1e-6)
+    np.testing.assert_allclose(first, scores(TorchModel(module, plain=True)), atol=1e-6)
     assert module.rows == (2 + 1 + 1) * 64  # it is the user's own module that is shown the images
 
 
 @pytest.mark.parametrize("kind", [Viewing, Muddled])
 def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Small]) -> None:
     module = kind()
-    oracle = TorchOracle(module)
+    oracle = TorchModel(module)
     seen = scores(oracle)
     assert oracle.way == PLAIN
     with torch.no_grad():  # in a batch of another size, for which torch may round otherwise
@@ -118,7 +118,7 @@ def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Smal
     ids=["linear", "double", "bfloat16"],
 )
 def test_what_would_not_gain_or_has_a_precision_of_its_own_is_run_as_it_is(module: nn.Module) -> None:
-    oracle = TorchOracle(module)
+    oracle = TorchModel(module)
     scores(oracle)
     assert oracle.way == PLAIN
 
@@ -144,7 +144,7 @@ def test_an_onnx_file_is_run_where_single_precision_is_kept(available: list[str]
 def test_a_table_says_how_the_model_was_run() -> None:
     images, labels = (array[:4] for array in zoo.images())
     assert "Model run by ONNX Runtime, a core a call." in str(parsimon.attack("robust", images, labels, 0.03, budget=5))
-    function = parsimon.attack(as_oracle("robust").__call__, images, labels, 0.03, budget=5)
+    function = parsimon.attack(as_model("robust").__call__, images, labels, 0.03, budget=5)
     assert "Model run by" not in str(function)
 
 
@@ -152,11 +152,11 @@ def test_a_check_measures_both_ways() -> None:
     images, labels = zoo.images()
 
     def speed(model: Any) -> str:
-        found = inspect(as_oracle(model), images[:4], labels[:4], Threat(0.02), 4)
+        found = inspect(as_model(model), images[:4], labels[:4], Threat(0.02), 4)
         return next(each.sentence for each in found if each.name == "speed")
 
     assert f"ms an image in batches of 4, by {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
-    assert speed(TorchOracle(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
+    assert speed(TorchModel(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
     assert speed(zoo.path("robust")).endswith("by ONNX Runtime, a core a call")
 
 
@@ -164,10 +164,10 @@ MODEL = """
 import os
 
 from hand_made import hand_made
-from parsimon.oracles.torch import TorchOracle
+from parsimon.models.torch import TorchModel
 
 def build():
-    return TorchOracle(hand_made("robust"), plain="PLAIN" in os.environ)
+    return TorchModel(hand_made("robust"), plain="PLAIN" in os.environ)
 """
 
 
@@ -192,7 +192,7 @@ def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, m
 CALLS = """
 import resource, sys
 import numpy as np
-from parsimon.oracles.memory import keep_freed_memory
+from parsimon.models.memory import keep_freed_memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()

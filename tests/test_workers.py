@@ -17,7 +17,7 @@ import pytest
 import parsimon
 from counted_run import Run, undisturbed, wait_until_gone
 from parsimon import InputError
-from parsimon.workers.driver import _AHEAD
+from parsimon.runs.workers.driver import _AHEAD
 from small_model import IMAGES, LABELS, linear
 
 
@@ -143,7 +143,7 @@ def test_a_number_of_workers_that_cannot_be_is_refused(workers: Any) -> None:
 def test_a_cluster_without_ray_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['ray'] = None\n"
-        "from parsimon.workers import crew_for\n"
+        "from parsimon.runs.workers import crew_for\n"
         "from parsimon import MissingExtraError\n"
         "try: crew_for('robust', None, 'local')\n"
         "except MissingExtraError as error: print(error)"

@@ -10,9 +10,9 @@ from torch.nn import functional as F  # noqa: N812
 import parsimon
 from parsimon import InputError, zoo
 from parsimon.data import cifar10
-from parsimon.oracles import as_oracle
-from parsimon.oracles.onnx import OnnxOracle
-from parsimon.statistics import wilson_interval
+from parsimon.models import as_model
+from parsimon.models.onnx import OnnxModel
+from parsimon.results.statistics import wilson_interval
 
 
 def accuracy(name: str) -> dict[str, float]:
@@ -33,7 +33,7 @@ def test_the_networks_take_at_most_four_megabytes() -> None:
 @pytest.mark.parametrize("name", zoo.NAMES)
 def test_the_card_tells_the_truth_about_the_bundled_images(name: str) -> None:
     images, labels = zoo.images()
-    hits = int((np.asarray(OnnxOracle(zoo.path(name))(images)).argmax(1) == labels).sum())
+    hits = int((np.asarray(OnnxModel(zoo.path(name))(images)).argmax(1) == labels).sum())
     low, high = wilson_interval(hits, len(labels), confidence=0.999)
     assert low <= accuracy(name)["clean"] / 100 <= high
 
@@ -61,7 +61,7 @@ def test_the_torch_module_has_the_same_weights(name: str) -> None:
     assert not any(part.training for part in module.modules())
     with torch.no_grad():
         expected = module(torch.from_numpy(images[:64])).numpy()
-    assert np.allclose(OnnxOracle(zoo.path(name))(images[:64]), expected, atol=1e-4)
+    assert np.allclose(OnnxModel(zoo.path(name))(images[:64]), expected, atol=1e-4)
     assert zoo.card(name)["weights"] == pytest.approx(sum(each.numel() for each in module.parameters()), rel=0.01)
 
 
@@ -82,7 +82,7 @@ def test_a_network_that_is_not_bundled_is_named() -> None:
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 def test_results_do_not_depend_on_what_is_in_flight(kind: str) -> None:
     images, labels = zoo.images()
-    model = as_oracle(zoo.path("robust") if kind == "onnx" else zoo.module("robust"))
+    model = as_model(zoo.path("robust") if kind == "onnx" else zoo.module("robust"))
     runs = [
         parsimon.attack(
             model, images[:12], labels[:12], 16 / 255, budget=40, batch_size=8, in_flight=in_flight, progress=False

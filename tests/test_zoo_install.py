@@ -22,9 +22,9 @@ from PIL import Image
 
 from package_registry import Registry, npm_package, served, tarball, wheel, wheel_package
 from parsimon import InputError
+from parsimon.catalogue import entries as catalogue
+from parsimon.catalogue.entries import Entry
 from parsimon.errors import MissingExtraError, ModelError
-from parsimon.zoo import catalogue
-from parsimon.zoo.catalogue import Entry
 from parsimon.zoo.fetch import unpack
 from parsimon.zoo.graph import Graph
 from parsimon.zoo.installer import install
@@ -272,7 +272,7 @@ def test_only_plain_files_inside_the_folder_are_unpacked(tmp_path: Path) -> None
 
 SCRIPT = """
 import json, sys
-from parsimon.zoo.catalogue import Entry
+from parsimon.catalogue.entries import Entry
 from parsimon.zoo.installer import install
 install(Entry(json.loads(sys.argv[1])))
 """

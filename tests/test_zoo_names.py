@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 from parsimon import InputError, zoo
+from parsimon.catalogue import entries as catalogue
 from parsimon.cli import commands
 from parsimon.data import open_data
-from parsimon.zoo import catalogue
 
 
 @pytest.fixture(autouse=True)

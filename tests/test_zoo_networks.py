@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812
 
 from parsimon import InputError, zoo
+from parsimon.catalogue import entries as catalogue
+from parsimon.catalogue.entries import Package
 from parsimon.cli import commands
 from parsimon.data import open_data, open_preprocess
-from parsimon.zoo import catalogue, efficientnet_lite, resnet50
-from parsimon.zoo.catalogue import Package
+from parsimon.zoo import efficientnet_lite, resnet50
 from parsimon.zoo.checkpoint import read_checkpoint
 from parsimon.zoo.fetch import fetch, registry_of, unpack
 from parsimon.zoo.graph import Graph, folded

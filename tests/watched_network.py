@@ -19,7 +19,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.protocol import Slope
+from parsimon.core.types import ScoreGradient
 
 Pixels = NDArray[np.float32]
 Exact = NDArray[np.float64]
@@ -42,7 +42,7 @@ class Network:
     def __call__(self, images: Pixels) -> Exact:
         return _product(self._hidden(images), self._second)
 
-    def pull_back(self, images: Pixels, slope: Slope) -> tuple[Exact, Pixels]:
+    def vjp(self, images: Pixels, slope: ScoreGradient) -> tuple[Exact, Pixels]:
         hidden = self._hidden(images)
         scores = _product(hidden, self._second)
         back = _product(slope(scores), self._second.T) * (1 - hidden**2)
@@ -96,9 +96,9 @@ class Watched(Network):
         self._log.moment("answered")
         return scores
 
-    def pull_back(self, images: Pixels, slope: Slope) -> tuple[Exact, Pixels]:
+    def vjp(self, images: Pixels, slope: ScoreGradient) -> tuple[Exact, Pixels]:
         self._log.shown(images)
-        answer = super().pull_back(images, slope)
+        answer = super().vjp(images, slope)
         self._log.moment("answered")
         return answer
 

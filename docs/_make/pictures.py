@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 import parsimon
 from parsimon import setsearch, zoo
-from parsimon.blocks import Grid, first_grid
-from parsimon.canvas import render
+from parsimon.core.canvas import render
+from parsimon.core.grid import Grid, first_grid
+from parsimon.core.threat import Threat
+from parsimon.core.types import Corner, Image
 from parsimon.data.cifar10 import CLASSES
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Corner, Image
+from parsimon.models import as_model
 from parsimon.report.style import INK, MUTED, PAGE, RULE, blank, marks, save, styled, thousands
 from parsimon.setsearch import Found, Mask, Phase, SetSearch
-from parsimon.threat import Threat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
-from watch_an_attack import Told, Watched
+from watch_an_attack import JournalEntry, Watched
 
 EPS = 8 / 255
 IMAGE = 30  # of the bundled ones: it withstands until the blocks are single pixels
@@ -81,7 +81,7 @@ def unfolded() -> Unfolded:
     return Unfolded(images[IMAGE], result.threat, frames, before, after)
 
 
-def working_sets(told: list[Told]) -> Iterator[Frame]:
+def working_sets(told: list[JournalEntry]) -> Iterator[Frame]:
     """The best corner known, each time that there is a better one."""
     queries, best = 0, -np.inf
     for asked, losses in told:
@@ -201,7 +201,7 @@ def lazily_and_naively(number: int) -> Phases:
 
 def losses_of(image: Image, label: int, grid: Grid) -> Callable[[list[Mask]], NDArray[np.float64]]:
     """The set function: the loss of the corners that sets of blocks stand for."""
-    oracle, threat = as_oracle("robust"), Threat(EPS)
+    oracle, threat = as_model("robust"), Threat(EPS)
 
     def values(sets: list[Mask]) -> NDArray[np.float64]:
         corners = [render(image, threat, Corner(grid, np.packbits(members).tobytes())) for members in sets]
@@ -297,7 +297,7 @@ def main(folder: Path) -> None:
 def right_ones(count: int) -> list[int]:
     """The first bundled images that the network classifies right."""
     images, labels = zoo.images()
-    predicted = np.asarray(as_oracle("robust")(images[:64])).argmax(axis=1)
+    predicted = np.asarray(as_model("robust")(images[:64])).argmax(axis=1)
     numbers: list[int] = np.flatnonzero(predicted == labels[:64])[:count].tolist()
     return numbers
 

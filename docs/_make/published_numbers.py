@@ -18,11 +18,11 @@ from typing import Any
 import tomli_w
 
 from parsimon import runs
-from parsimon.api import named_rows
+from parsimon.attacks.named import named_rows
 from parsimon.experiments import Exhibit, Planned, Published, exhibits
 from parsimon.experiments.views import label
-from parsimon.statistics import wilson_interval
-from parsimon.summary import summarise, where_fooled
+from parsimon.results.statistics import wilson_interval
+from parsimon.results.summary import summarise, where_fooled
 
 HERE = Path(__file__).parent
 OURS, PAGE = HERE / "published.toml", HERE.parent / "published.md"

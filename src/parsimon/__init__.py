@@ -11,17 +11,17 @@ For evaluating models that one owns or is permitted to test.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from parsimon.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from parsimon import zoo
     from parsimon.api import attack, compare, evaluate
     from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
+    from parsimon.core.threat import Threat
+    from parsimon.core.types import Attack, Outcome
     from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
-    from parsimon.evaluation import Evaluation
-    from parsimon.protocol import Attack, Outcome
-    from parsimon.result import Comparison, Result
-    from parsimon.threat import Threat
-
-__version__ = "0.3.0"
+    from parsimon.results.evaluation import Evaluation
+    from parsimon.results.result import Comparison, Result
 
 __all__ = [
     "NES",
@@ -55,10 +55,10 @@ _HOMES = {
     "api": ("attack", "compare", "evaluate"),
     "attacks": ("NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
-    "evaluation": ("Evaluation",),
-    "protocol": ("Attack", "Outcome"),
-    "result": ("Comparison", "Result"),
-    "threat": ("Threat",),
+    "results.evaluation": ("Evaluation",),
+    "results.result": ("Comparison", "Result"),
+    "core.types": ("Attack", "Outcome"),
+    "core.threat": ("Threat",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

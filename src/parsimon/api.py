@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from parsimon.attacks import Parsimonious, Square, Thrift
-from parsimon.attacks.named import open_attack
-from parsimon.errors import InputError, quote
-from parsimon.evaluation import Evaluation
-from parsimon.launch import Means, launch
-from parsimon.protocol import Attack
-from parsimon.result import Comparison, Result
-from parsimon.settings import check_known
-from parsimon.threat import Loss, Scores
+from parsimon.attacks.named import named_rows, row_named
+from parsimon.core.threat import Loss, Scores
+from parsimon.core.types import Attack
+from parsimon.errors import InputError
+from parsimon.results.evaluation import Evaluation
+from parsimon.results.result import Comparison, Result
+from parsimon.runs.execute import ExecutionOptions, launch
+from parsimon.runs.settings import check_known
 
 
-class SharedSettings(Means, total=False):
+class SharedSettings(ExecutionOptions, total=False):
     """What `attack`, `compare` and `evaluate` share. All of it may be left out.
 
     Attributes:
@@ -158,50 +158,3 @@ def evaluate(
         )
     settings.setdefault("scores", None)
     return Evaluation(tuple(rows), launch(rows, model, images, labels, eps, survivors_only=True, **settings))
-
-
-def named_rows(attacks: Sequence[Attack | str] | Mapping[str, Attack | str]) -> dict[str, Attack]:
-    """Attacks by the names of their rows: the class's name, with whatever else was typed or set."""
-    if isinstance(attacks, Attack | str) or not isinstance(attacks, Mapping | Sequence):
-        raise InputError(
-            f"attacks must be a list of attacks or names, or a mapping from rows to them; got {quote(attacks)}"
-        )
-    if isinstance(attacks, Mapping):
-        rows = {str(name): _opened(attack) for name, attack in attacks.items()}
-    else:
-        rows = _rows_of(attacks)
-    if not rows:
-        raise InputError("there is no attack to run: name at least one")
-    return rows
-
-
-def _rows_of(attacks: Sequence[Attack | str]) -> dict[str, Attack]:
-    rows: dict[str, Attack] = {}
-    for each in attacks:
-        attack = _opened(each)
-        name = type(attack).__name__
-        if isinstance(each, str):
-            name += each.removeprefix(each.partition(",")[0].partition(":")[0])
-        if name in rows and rows[name] != attack:
-            name = repr(attack)
-        if name in rows:
-            raise InputError(f"{quote(each)} is given twice")
-        rows[name] = attack
-    return rows
-
-
-def _opened(attack: Attack | str) -> Attack:
-    if isinstance(attack, str):
-        return open_attack(attack)
-    if isinstance(attack, Attack):
-        return attack
-    raise InputError(f"an attack must be an instance of parsimon.Attack or the name of one; got {quote(attack)}")
-
-
-def row_named(name: str | None, rows: Mapping[str, Attack]) -> str | None:
-    """The row that is meant, whatever its case; NES where none is."""
-    wanted = "NES" if name is None else name
-    found = next((row for row in rows if isinstance(wanted, str) and row.lower() == wanted.lower()), None)
-    if name is not None and found is None:
-        raise InputError(f"relative_to must be one of {', '.join(rows)}; got {quote(name)}")
-    return found

@@ -13,7 +13,7 @@ import torch
 
 from fuzz import Draw
 from parsimon.attacks import ATTACKS
-from parsimon.protocol import Attack
+from parsimon.core.types import Attack
 
 LONG = "x" * 5000
 

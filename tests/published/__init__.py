@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import Parsimonious, Threat
-from parsimon.protocol import Image, Task
+from parsimon.core.types import Image, Task
 
 Network = Callable[[NDArray[np.float32]], NDArray[np.float64]]
 

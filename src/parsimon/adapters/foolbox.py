@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
+from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
-from parsimon.oracles.foolbox import foolbox_oracle, frame_of
-from parsimon.protocol import Attack
-from parsimon.result import Result
+from parsimon.models.foolbox import foolbox_model, frame_of
+from parsimon.results.result import Result
 
 _foolbox = require("foolbox", "foolbox")
 _tensors = require("eagerpy", "foolbox")
@@ -50,7 +50,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
             raise InputError(f"a call takes a model, inputs, a criterion and epsilons; got {', '.join(unknown)}")
         images, restore = _tensors.astensor_(inputs)
         goals, targeted = _goals(criterion)
-        oracle, frame = foolbox_oracle(model, like=images), frame_of(model)
+        oracle, frame = foolbox_model(model, like=images), frame_of(model)
         several = isinstance(epsilons, Iterable)
         self.results, adversarial, success = [], [], []
         for eps in epsilons if several else [epsilons]:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from parsimon import api
 from parsimon.attacks import ATTACKS
+from parsimon.core.types import Attack, Model
 from parsimon.errors import InputError, NothingToAttackError
-from parsimon.oracles.frame import Frame
-from parsimon.protocol import Attack, Oracle
-from parsimon.result import Result
+from parsimon.models.frame import Frame
+from parsimon.results.result import Result
 
 KINDS = {kind.__name__: kind for kind in ATTACKS.values()}
 
@@ -69,7 +69,7 @@ class Recipe:
                 raise InputError(f"{kind.__name__} has the settings {known}; got {key!r}")
         return cls(kind(**of_attack) if preset is None else kind.preset(preset, **of_attack), of_run)
 
-    def run(self, oracle: Oracle, frame: Frame, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
+    def run(self, oracle: Model, frame: Frame, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
         """Attack a library's images.
 
         Args:

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
+from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
-from parsimon.oracles.frame import Frame
-from parsimon.oracles.torch import TensorOracle
-from parsimon.protocol import Attack
-from parsimon.result import Result
+from parsimon.models.frame import Frame
+from parsimon.models.torch import TensorModel
+from parsimon.results.result import Result
 
 _torchattacks = require("torchattacks", "torchattacks")
 
@@ -57,7 +57,7 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defin
         device = inputs.device if self.device is None else self.device
         images = inputs.detach().to(device)
         goals = self.get_target_label(images, labels) if self.targeted else labels
-        oracle = TensorOracle(self.get_logits, device, images.dtype)
+        oracle = TensorModel(self.get_logits, device, images.dtype)
         pixels = images.cpu().float().numpy()
         if pixels.min() >= -_ROUNDING and pixels.max() <= 1 + _ROUNDING:
             pixels = pixels.clip(0, 1)

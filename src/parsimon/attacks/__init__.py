@@ -9,7 +9,7 @@ from parsimon.attacks.signhunter import SignHunter
 from parsimon.attacks.simba import SimBA
 from parsimon.attacks.square import Square
 from parsimon.attacks.thrift import Thrift
-from parsimon.protocol import Attack
+from parsimon.core.types import Attack
 
 # By the names that people type.
 ATTACKS: dict[str, type[Attack]] = {

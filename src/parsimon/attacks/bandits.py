@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Reply, Search
 from parsimon.errors import MOST, check_flag, check_number, check_whole
-from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
 
 Prior = NDArray[np.float32]  # (channels, tiles)
 
@@ -58,7 +58,7 @@ class Bandits(Attack):
         check_whole("tile", self.tile, 1, MOST)
         check_flag("strict", self.strict)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         rows, columns = min(self.tile, height), min(self.tile, width)
         tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from parsimon.attacks.sketch import Sketch
-from parsimon.blocks import Window
-from parsimon.protocol import Ask, Reply
+from parsimon.attacks.sketch import MutableCorner
+from parsimon.core.grid import Window
+from parsimon.core.types import Ask, Reply
 from parsimon.setsearch import Mask
 
 _ENOUGH_TO_TELL_PLACES = 8  # blocks along a side, of which a block and those around it are a seventh
@@ -43,7 +43,7 @@ class Level(NamedTuple):
     parts: Sequence[Part]
 
 
-class Brush:
+class BlockRefiner:
     """A way to change the blocks of a corner, from the whole image down, each level once.
 
     Attributes:
@@ -58,9 +58,9 @@ class Brush:
         """
         self._levels, self._extent, self._deduce, self._rank = levels, extent, deduce, rank
         self.worth = 0.0
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Forget what it knows, and begin with the whole image."""
         self._ahead = [*reversed(self._levels)]
         self._order, self._left = np.empty(0, np.intp), 0  # the blocks to cut, from the last, and how many are left
@@ -71,13 +71,13 @@ class Brush:
         """Whether there is no finer level."""
         return not (self._left or self._ahead)
 
-    def level(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, None]:
+    def level(self, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, None]:
         """Change all blocks of the next level, and keep what gains."""
         yield from self.cut(best, rng)
         while self._left:
             yield from self.cut(best, rng)
 
-    def cut(self, best: Sketch, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
+    def cut(self, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
         """Change the pieces of the next block, one after another, and keep what gains: the windows where it did."""
         if not self._left:
             self._enter(self._ahead.pop(), rng)

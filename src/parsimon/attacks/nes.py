@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Reply, Search
 from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
-from parsimon.protocol import Ask, Attack, Image, Images, Reply, Scene, Search
 
 _PLATEAU = 5  # estimates over which the loss must not fall
 _LEAST_STEP = 5e-5
@@ -62,7 +62,7 @@ class NES(Attack):
         for name in ("by_length", "anneal", "strict"):
             check_flag(name, getattr(self, name))
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         image, step = scene.image, self.step
         direction = np.zeros_like(image)
         losses: list[float] = []

@@ -15,11 +15,11 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from parsimon import setsearch
-from parsimon.blocks import Grid, first_grid
+from parsimon.core.grid import Grid, first_grid
+from parsimon.core.threat import Rounding
+from parsimon.core.types import Ask, Attack, Corners, ImageContext, Reply, Search
 from parsimon.errors import MOST, InputError, check_choice, check_flag, check_whole, quote
-from parsimon.protocol import Ask, Attack, Corners, Reply, Scene, Search
 from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
-from parsimon.threat import Rounding
 
 Behaviour = Literal["paper", "published"]
 Greedy = Literal["lazy", "naive", "stochastic"]
@@ -82,7 +82,7 @@ class Parsimonious(Attack):
     def rounding(self) -> Rounding:
         return "nearest" if self.behaviour == "published" else "inward"
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape, self.block, self.noise)
         if self.behaviour == "published":
             return self._published(grid, np.random.RandomState(scene.index))

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
 from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
-from parsimon.protocol import Ask, Attack, Images, Scene, Search
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PGD(Attack):
         if self.restarts > 1 and not self.random_start:
             raise InputError("restarts need random_start: without it each would repeat the first")
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         low, high = scene.bounds
         for _ in range(self.restarts):
             image = scene.image

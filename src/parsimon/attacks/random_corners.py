@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parsimon.blocks import first_grid
+from parsimon.core.grid import first_grid
+from parsimon.core.types import Ask, Attack, Corners, ImageContext, Search
 from parsimon.errors import MOST, check_whole
-from parsimon.protocol import Ask, Attack, Corners, Scene, Search
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RandomCorners(Attack):
         if self.block is not None:
             check_whole("block", self.block, 1, MOST)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape, self.block)
         while True:
             yield Ask(Corners(grid, rng.random(grid.count) < 0.5))

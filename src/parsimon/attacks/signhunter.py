@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parsimon.protocol import Ask, Attack, Images, Scene, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
 
 
 @dataclass(frozen=True)
 class SignHunter(Attack):
     """SignHunter with steps of eps. It has no settings and draws nothing at random."""
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         origin, eps = scene.image, np.float32(scene.threat.eps)
         signs = np.ones(origin.size, np.float32)
         highest = -math.inf

@@ -15,8 +15,8 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
 from parsimon.errors import check_choice, check_number
-from parsimon.protocol import Ask, Attack, Images, Scene, Search
 
 Basis = Literal["pixel", "dct"]
 
@@ -45,7 +45,7 @@ class SimBA(Attack):
         check_number("step", self.step)
         check_number("frequencies", self.frequencies, most=1)
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
         down, across = (self._directions(side) for side in (height, width))
         directions = channels, len(down), len(across)

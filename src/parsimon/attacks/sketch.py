@@ -8,12 +8,12 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid, Window
-from parsimon.protocol import Ask, Corners, Reply
+from parsimon.core.grid import Grid, Window
+from parsimon.core.types import Ask, Corners, Reply
 from parsimon.setsearch import Mask
 
 
-class Sketch:
+class MutableCorner:
     """A sign for each pixel, by row, column and channel, and their loss once it was asked for.
 
     It is changed in place, and its question says where, so that neither it nor the canvas handles more than that.

@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.attacks.sketch import Sketch
+from parsimon.attacks.sketch import MutableCorner
+from parsimon.core.threat import Loss
+from parsimon.core.types import Attack, ImageContext, Search
 from parsimon.errors import check_number
-from parsimon.protocol import Attack, Scene, Search
-from parsimon.threat import Loss
 
 # The window's share of the image is halved after each of these of 10,000 queries.
 _HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
@@ -46,9 +46,9 @@ class Square(Attack):
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         channels, height, width = scene.shape
-        best = Sketch(np.repeat(rng.random((1, width, channels)) < 0.5, height, axis=0))  # vertical stripes
+        best = MutableCorner(np.repeat(rng.random((1, width, channels)) < 0.5, height, axis=0))  # vertical stripes
         yield from best.ask()
         for query in range(scene.budget):
             side = self._side(query / scene.budget, height, width)

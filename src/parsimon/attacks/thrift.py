@@ -27,12 +27,12 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.attacks.brush import MEMORY, Brush, Level, Part
-from parsimon.attacks.sketch import Sketch
+from parsimon.attacks.brush import MEMORY, BlockRefiner, Level, Part
+from parsimon.attacks.sketch import MutableCorner
+from parsimon.core.threat import Loss
+from parsimon.core.types import Ask, Attack, Image, ImageContext, Reply, Search
 from parsimon.errors import check_flag
-from parsimon.protocol import Ask, Attack, Image, Reply, Scene, Search
 from parsimon.setsearch import Mask
-from parsimon.threat import Loss
 
 _ENOUGH = 2  # blocks whose effects, added up, are not small by chance: lighter and darker pixels, channels, or quarters
 _LINES_ACROSS = 96  # of a texture, about: lines of a pixel for CIFAR-10, and for ImageNet of two at 224, four at 299
@@ -63,7 +63,7 @@ class Thrift(Attack):
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         best, brushes = yield from self._first(scene, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
@@ -76,9 +76,11 @@ class Thrift(Attack):
             if best.loss == before:
                 return
             for brush in brushes:
-                brush.begin_anew()
+                brush.restart()
 
-    def _first(self, scene: Scene, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Sketch, list[Brush]]]:
+    def _first(
+        self, scene: ImageContext, rng: np.random.Generator
+    ) -> Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]:
         """The corner to begin with, and the ways to change it."""
         channels, height, width = scene.shape
         thick, rows, columns, checkerboard = _lines(height, width)
@@ -86,9 +88,9 @@ class Thrift(Attack):
         across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
         light = lighter(scene.image) if self.contrast and coloured else everywhere
-        new_brush = partial(Brush, extent=(height, width), deduce=self.deduce, rank=self.rank)
+        new_brush = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
         plain = new_brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
-        lined, squared, best = (Sketch(signs & everywhere) for signs in (columns, checkerboard, ~light))
+        lined, squared, best = (MutableCorner(signs & everywhere) for signs in (columns, checkerboard, ~light))
         patterns = [lined, squared] if self.texture else []
         if coloured:
             yield from _asked(patterns)
@@ -112,7 +114,7 @@ class Thrift(Attack):
             each.worth = apart / plain.known.size / MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
         if pattern.loss - best.loss > apart:
-            plain.begin_anew()
+            plain.restart()
             return pattern, brushes
         return best, brushes
 
@@ -133,7 +135,7 @@ def _plain_levels(sides: list[Mask], across: list[int]) -> list[Level]:
     return [*together, *(Level(each, apart) for each in across)]
 
 
-def _asked(corners: list[Sketch]) -> Generator[Ask, Reply, None]:
+def _asked(corners: list[MutableCorner]) -> Generator[Ask, Reply, None]:
     for corner in corners:
         yield from corner.ask()
 

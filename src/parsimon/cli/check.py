@@ -10,13 +10,13 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from parsimon import checks
 from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.data import open_data_for
-from parsimon.oracles import as_oracle
-from parsimon.settings import check_settings
-from parsimon.threat import Scores, Threat
+from parsimon.core.threat import Scores, Threat
+from parsimon.models import as_model
+from parsimon.runs import preflight
+from parsimon.runs.inputs import open_data_for
+from parsimon.runs.settings import check_settings
 
 _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
 
@@ -28,9 +28,9 @@ def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_s
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
     check_settings(batch_size=batch_size)
     opened = open_data_for(model, data, preprocess)
-    oracle = as_oracle(model)
+    oracle = as_model(model)
     threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))
-    found = checks.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size)
+    found = preflight.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size)
     findings = []
 
     def text() -> None:
@@ -47,5 +47,5 @@ def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_s
     sys.exit(Exit.BAD_INPUT if _failed(findings) else Exit.DONE)
 
 
-def _failed(findings: list[checks.Finding]) -> bool:
+def _failed(findings: list[preflight.Finding]) -> bool:
     return any(finding.verdict == "error" for finding in findings)

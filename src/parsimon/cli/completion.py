@@ -10,9 +10,9 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
+from parsimon.catalogue import entries as catalogue
 from parsimon.cli.output import JSON, answer
 from parsimon.experiments import exhibits
-from parsimon.zoo import catalogue
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

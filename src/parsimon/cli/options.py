@@ -10,12 +10,12 @@ import click
 
 from parsimon.attacks import ATTACKS
 from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
+from parsimon.core.threat import Loss, Scores, Targets
 from parsimon.data.named import FORMS
 from parsimon.errors import check_whole
-from parsimon.launch import Means
-from parsimon.oracles.hubs import FORMS as HUB_FORMS
-from parsimon.spec import Spec
-from parsimon.threat import Loss, Scores, Targets
+from parsimon.models.hubs import FORMS as HUB_FORMS
+from parsimon.runs.config import Spec
+from parsimon.runs.execute import ExecutionOptions
 
 Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
@@ -147,9 +147,11 @@ ATTACK_HELP = (
 )
 
 
-def means_of(settings: dict[str, Any]) -> Means:
+def means_of(settings: dict[str, Any]) -> ExecutionOptions:
     """What of the given options is not about the run itself; it is taken out of them."""
-    return cast("Means", {name: settings.pop(name) for name in Means.__annotations__ if name in settings})
+    return cast(
+        "ExecutionOptions", {name: settings.pop(name) for name in ExecutionOptions.__annotations__ if name in settings}
+    )
 
 
 def options(*options: Decorator) -> Decorator:

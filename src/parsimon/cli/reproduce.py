@@ -18,9 +18,9 @@ from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
 from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, PathName, choice, means_of, options
 from parsimon.cli.output import JSON, Exit, answer, as_json
 from parsimon.cli.show import print_tables
+from parsimon.core.threat import Scores
 from parsimon.experiments import Exhibit, exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
-from parsimon.threat import Scores
 
 
 @click.command()

@@ -18,10 +18,10 @@ from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, FORMAT, HOW_TO_ATTACK, M
 from parsimon.cli.output import JSON
 from parsimon.cli.show import FAIL_UNDER, PICTURE, RESULTS, finish
 from parsimon.errors import InputError
-from parsimon.launch import Means
-from parsimon.report.table import TABLE_FILES
-from parsimon.result import Comparison
-from parsimon.spec import Spec
+from parsimon.results.result import Comparison
+from parsimon.results.table import TABLE_FILES
+from parsimon.runs.config import Spec
+from parsimon.runs.execute import ExecutionOptions
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
 _WHAT_TO_SAY = (FORMAT, FAIL_UNDER, JSON)
@@ -113,7 +113,7 @@ def resume(folder: Path, form: str, fail_under: float | None, **means: Any) -> N
 
 def _refuse_both(context: click.Context, spec: Path) -> None:
     """A file describes the whole run: an option beside it would be lost or would make the file a lie."""
-    free = {"spec", "out", "download", "form", "fail_under", "track", *Means.__annotations__}
+    free = {"spec", "out", "download", "form", "fail_under", "track", *ExecutionOptions.__annotations__}
     for name in context.params:
         if name not in free and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise InputError(f"{spec} describes the run, so --{name.replace('_', '-')} must be set there")

@@ -16,11 +16,11 @@ from rich.console import Console
 
 from parsimon import runs
 from parsimon.cli.output import Exit, answer, as_json
-from parsimon.protocol import Outcome
+from parsimon.core.types import Outcome
 from parsimon.report.export import write_results
 from parsimon.report.picture import Example, save_examples
-from parsimon.report.table import TABLE_FILES, Table, write_tables
-from parsimon.result import Comparison, Result
+from parsimon.results.result import Comparison, Result
+from parsimon.results.table import TABLE_FILES, Table, write_tables
 
 RESULTS, PICTURE = "results.csv", "examples.png"
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from parsimon import zoo
+from parsimon.catalogue import entries as catalogue
+from parsimon.catalogue.entries import Entry, megabytes
 from parsimon.cli.completion import ENTRY_NAMES
 from parsimon.cli.output import JSON, answer, as_json
-from parsimon.zoo import catalogue
-from parsimon.zoo.catalogue import Entry, megabytes
 
 
 @click.group(name="zoo", invoke_without_command=True)

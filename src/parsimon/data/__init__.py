@@ -6,7 +6,7 @@ time, as a `Preprocess` says.
 
 from parsimon.data.base import Data, Lazy
 from parsimon.data.choice import choose
-from parsimon.data.named import open_data, open_data_for, open_preprocess, preprocess_for
+from parsimon.data.named import open_data, open_preprocess
 from parsimon.data.preprocess import Preprocess
 
-__all__ = ["Data", "Lazy", "Preprocess", "choose", "open_data", "open_data_for", "open_preprocess", "preprocess_for"]
+__all__ = ["Data", "Lazy", "Preprocess", "choose", "open_data", "open_preprocess"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.checks import check_image, check_labels
+from parsimon.core.threat import Threat
 from parsimon.data.base import Data, fingerprint
+from parsimon.data.validate import check_image, check_labels
 from parsimon.errors import InputError, first_line
-from parsimon.threat import Threat
 
 
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -11,9 +11,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.checks import ImageSource, check_labels
+from parsimon.core.types import Image, ImageSource
+from parsimon.data.validate import check_labels
 from parsimon.errors import InputError
-from parsimon.protocol import Image
 
 
 @dataclass(frozen=True, eq=False)

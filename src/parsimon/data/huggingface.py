@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from parsimon.core.types import Image
 from parsimon.data.base import Data, Lazy, fingerprint
 from parsimon.data.pictures import read_picture
 from parsimon.data.preprocess import Preprocess
 from parsimon.errors import InputError, first_line, require
-from parsimon.protocol import Image
 
 
 @dataclass(frozen=True, eq=False)

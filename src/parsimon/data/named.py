@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from parsimon import zoo
+from parsimon import catalogue
 from parsimon.data.arrays import open_arrays
 from parsimon.data.base import Data, fingerprint
 from parsimon.data.cifar10 import CLASSES, open_cifar10
@@ -15,7 +15,6 @@ from parsimon.data.huggingface import open_huggingface
 from parsimon.data.imagenet import open_imagenet
 from parsimon.data.preprocess import Preprocess
 from parsimon.errors import InputError, ParsimonError, check_name, first_line, quote
-from parsimon.oracles import hubs
 
 FORMS = {
     "bundled": "the bundled CIFAR-10 test images",
@@ -30,7 +29,7 @@ FORMS = {
     "hf:DATASET[:SPLIT[:COLUMN]]": "a Hugging Face dataset",
 }
 
-_PICTURES = ("folder", "imagenet", "named", "hf")
+PICTURES = ("folder", "imagenet", "named", "hf")
 
 
 def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
@@ -45,45 +44,28 @@ def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
 
 
 def _open(text: str, preprocess: Preprocess | None) -> Data:
-    form, colon, rest = (zoo.data_place(text) or text).partition(":")
-    if form in ("cifar10", *_PICTURES) and colon:
+    form, colon, rest = (catalogue.data_place(text) or text).partition(":")
+    if form in ("cifar10", *PICTURES) and colon:
         if rest.startswith(":") or not rest:
             raise InputError(f"{quote(text)} lacks the place of the data: {_forms()}")
-        if form in _PICTURES:
+        if form in PICTURES:
             return _open_pictures(form, _home(rest), preprocess or Preprocess(), text)
     if preprocess is not None:
         raise InputError(
             f"{quote(text)} holds images of one size, which are shown as they are; preprocess is for pictures, that is "
-            f"for imagenet-samples, {', '.join(f'{each}:' for each in _PICTURES)}"
+            f"for imagenet-samples, {', '.join(f'{each}:' for each in PICTURES)}"
         )
     if form == "cifar10" and colon:
         folder, split = _parts(_home(rest), 2)
         return open_cifar10(Path(folder), split or "test", text)
     if text == "bundled":
-        images, labels = zoo.images()
+        images, labels = catalogue.images()
         return Data(images, labels, CLASSES, text, fingerprint([images, labels]))
     path = Path(_home(text))
     if path.suffix.lower() in (".npz", ".npy") or path.is_file():
         return open_arrays(path, text)
     hint = f". For class folders in {text} use folder:{text}" if path.is_dir() else ""
     raise InputError(f"there are no data {quote(text)}: {_forms()}{hint}")
-
-
-def open_data_for(model: str, text: str, preprocess: str | None) -> Data:
-    """The data that are named, for a model; pictures as `preprocess_for` says."""
-    preprocess = preprocess_for(model, text, preprocess)
-    return open_data(text, None if preprocess is None else open_preprocess(preprocess))
-
-
-def preprocess_for(model: str, text: str, preprocess: str | None) -> str | None:
-    """How the data that are named are resized and cropped for a model.
-
-    What is said counts; else pictures are treated as the model's card or config says, if it has one.
-    """
-    form = (zoo.data_place(text) or text).partition(":")[0]
-    if preprocess is not None or form not in _PICTURES:
-        return preprocess
-    return zoo.preprocess(model) or hubs.preprocess(model)
 
 
 def open_preprocess(text: str) -> Preprocess:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 
+from parsimon.core.types import Image
 from parsimon.data.base import Data, Lazy, fingerprint
 from parsimon.data.preprocess import Preprocess
 from parsimon.errors import InputError, first_line
-from parsimon.protocol import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's, in any case
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import numpy as np
 import PIL.Image
 
+from parsimon.core.types import Image
 from parsimon.errors import InputError, quote
-from parsimon.protocol import Image
 
 Interpolation = Literal["bilinear", "bicubic"]
 Side = int | tuple[int, int]

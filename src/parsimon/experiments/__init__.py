@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from parsimon.errors import InputError
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 
 Shows = Literal["table", "curves", "examples", "sensitivity", "bands", "grid", "noise", "differences"]
 

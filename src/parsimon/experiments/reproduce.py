@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from parsimon import runs
-from parsimon.api import named_rows
+from parsimon.attacks.named import named_rows
 from parsimon.errors import require
 from parsimon.experiments import Exhibit, Planned
 from parsimon.experiments.surrogate import OverPixels, climb
 from parsimon.experiments.views import Done, View, view
-from parsimon.launch import Means
 from parsimon.report.figures import save
-from parsimon.report.table import write_tables
-from parsimon.result import Comparison
+from parsimon.results.result import Comparison
+from parsimon.results.table import write_tables
+from parsimon.runs.execute import ExecutionOptions
 
 _SCALE = (("images", "images"), ("budget", "queries"))
 
@@ -32,7 +32,9 @@ class Reproduced(NamedTuple):
     folder: Path
 
 
-def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **means: Unpack[Means]) -> Reproduced | None:
+def reproduce(
+    exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **means: Unpack[ExecutionOptions]
+) -> Reproduced | None:
     """Run what is missing of an exhibit, and write its tables and figures; None after an interruption.
 
     Args:
@@ -63,7 +65,7 @@ def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **means: 
     return Reproduced(shown, folder)
 
 
-def _stored(planned: Planned, out: Path, means: Means) -> Done | None:
+def _stored(planned: Planned, out: Path, means: ExecutionOptions) -> Done | None:
     folder = out / "runs" / f"{planned.name}-{planned.spec.hash}"
     comparison = runs.run(planned.spec, folder, **means)
     if comparison.unfinished:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from parsimon import setsearch
 from parsimon.attacks.parsimonious import asking, nothing
-from parsimon.blocks import first_grid
-from parsimon.canvas import render
+from parsimon.core.canvas import render
+from parsimon.core.grid import first_grid
+from parsimon.core.types import Attack, ImageContext, Point, Search
 from parsimon.data import Data
-from parsimon.protocol import Attack, Point, Scene, Search
-from parsimon.result import Result
+from parsimon.results.result import Result
 from parsimon.runs import launch_spec
-from parsimon.spec import Spec
+from parsimon.runs.config import Spec
 
 
 class Best(NamedTuple):
@@ -43,7 +43,7 @@ class Climb(Attack):
     def white_box(self) -> bool:  # type: ignore[override]  # it is what the wrapped attack is
         return self.attack.white_box
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         search = self.attack.search(scene, rng)
         highest = -math.inf
         try:
@@ -70,7 +70,7 @@ class OverPixels(Attack):
 
     local: bool
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(scene.shape, 1, None)
         order = rng.permutation(grid.count)
 

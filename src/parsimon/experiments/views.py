@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from parsimon.api import named_rows
+from parsimon.attacks.named import named_rows
 from parsimon.errors import InputError
 from parsimon.experiments import Exhibit, Planned, Published, Shows
 from parsimon.experiments.surrogate import Climbed
 from parsimon.report import figures
-from parsimon.report.comparison import Value, column, success_column
-from parsimon.report.table import Cell, Table
-from parsimon.result import Comparison, Result
-from parsimon.summary import summarise, where_fooled
+from parsimon.results.comparison_table import Value, column, success_column
+from parsimon.results.result import Comparison, Result
+from parsimon.results.summary import summarise, where_fooled
+from parsimon.results.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

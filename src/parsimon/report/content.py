@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from parsimon.protocol import Outcome
+from parsimon.core.types import Outcome
 from parsimon.report.style import marks
-from parsimon.report.table import Table
-from parsimon.result import Comparison
-from parsimon.statistics import band, curve
+from parsimon.results.result import Comparison
+from parsimon.results.statistics import band, curve
+from parsimon.results.table import Table
 
 Data = dict[str, Any]
 

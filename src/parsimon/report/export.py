@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parsimon.errors import InputError, quote, require
-from parsimon.result import Result
+from parsimon.results.result import Result
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a formula may begin with
 
 
 class _Row(NamedTuple):
-    """The columns, in their order. The counts are explained at the top of parsimon.protocol."""
+    """The columns, in their order. The counts are explained at the top of parsimon.core.types."""
 
     attack: str
     image: int

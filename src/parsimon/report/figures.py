@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from parsimon.core.types import Outcome
 from parsimon.errors import InputError
-from parsimon.protocol import Outcome
 from parsimon.report.panels import examples, grid
 from parsimon.report.style import (
     COLUMN,
@@ -25,14 +25,14 @@ from parsimon.report.style import (
     styled,
     thousands,
 )
-from parsimon.statistics import band, curve, mean_band
+from parsimon.results.statistics import band, curve, mean_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    from parsimon.result import Comparison
+    from parsimon.results.result import Comparison
 
 __all__ = [
     "COLUMN",

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.types import Image, Outcome
 from parsimon.errors import InputError
-from parsimon.protocol import Image, Outcome
 from parsimon.report.assembly import assembled, page_file
 from parsimon.report.content import Data, curves_of, digits, ending_of, facts_shown, sentence_of, tables_of
 from parsimon.report.picture import perturbation_of, png
-from parsimon.result import Comparison, Result
+from parsimon.results.result import Comparison, Result
 
 _PICTURES = 24_000_000  # characters of pictures in one file; with many more, browsers take seconds to open it
 _SCRIPTS = ("parts.js", "plot.js", "gallery.js", "page.js")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from parsimon.core.types import Image
 from parsimon.errors import InputError
-from parsimon.protocol import Image
 from parsimon.report.picture import as_bytes
 from parsimon.report.style import COLUMN, INK, blank, styled
 

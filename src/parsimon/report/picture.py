@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
-from parsimon.protocol import Image
+from parsimon.core.types import Image
 
 _SIDE, _GAP, _LEFT, _CAPTION = 132, 10, 104, 62  # in picture pixels
 _LEVELS = 33  # of a perturbation, one of them no change: enough for the eye, and half the bytes of 256

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from parsimon.core.types import Ask, Attack, Corners, Reply, Task
 from parsimon.errors import InputError, first_line
-from parsimon.protocol import Ask, Attack, Corners, Reply, Task
 from parsimon.testing.model import LARGE, SHAPES, THREATS, Network, Recording, eight_bit
 from parsimon.testing.twin import Case, drawn, next_question, within
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.oracles import CallableOracle
-from parsimon.protocol import Image, Slope, Task
-from parsimon.threat import Threat
+from parsimon.core.threat import Threat
+from parsimon.core.types import Image, ScoreGradient, Task
+from parsimon.models import FunctionModel
 
 BUDGET = 120  # the longest step of our own attacks takes a hundred queries
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 9, 7), (1, 7, 12), (1, 1, 5), (1, 1, 1))
@@ -36,7 +36,7 @@ class Network:
     classes: int = 4
     seed: int = 0
 
-    namespace: ClassVar[Any] = CallableOracle.namespace
+    namespace: ClassVar[Any] = FunctionModel.namespace
     device: ClassVar[Any] = "cpu"
     fixed_batch: ClassVar[bool] = False
     only_reads: ClassVar[bool] = True
@@ -45,7 +45,7 @@ class Network:
         weights, along = self._weights, self._along(images)
         return np.asarray((weights * along / (1 + along * along)).sum(axis=-1))
 
-    def pull_back(self, images: NDArray[np.float32], slope: Slope) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         scores, squares = self(images), self._along(images) ** 2
         rises = 6 * self._weights * (1 - squares) / (1 + squares) ** 2
         slopes = slope(scores)

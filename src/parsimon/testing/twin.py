@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.blocks import Grid
-from parsimon.engine import Engine
-from parsimon.protocol import Ask, Attack, Corner, Corners, Image, Images, Outcome, Reply, Scene, Search, Task
+from parsimon.core.engine import Engine
+from parsimon.core.grid import Grid
+from parsimon.core.threat import Threat
+from parsimon.core.types import Ask, Attack, Corner, Corners, Image, ImageContext, Images, Outcome, Reply, Search, Task
 from parsimon.testing.model import BUDGET, SHAPES, THREATS, Network, eight_bit, tasks_for
-from parsimon.threat import Threat
 
 _NETWORK = Network(SHAPES[0])
 
@@ -36,8 +36,8 @@ class Case:
     def tasks(self) -> tuple[Task, ...]:
         return tasks_for(self.network.shape, self.threat, self.count)
 
-    def scene(self, task: Task) -> Scene:
-        return Scene(task.index, task.image, self.threat, self.budget)
+    def scene(self, task: Task) -> ImageContext:
+        return ImageContext(task.index, task.image, self.threat, self.budget)
 
     def search(self, attack: Attack, task: Task) -> Search:
         return attack.search(self.scene(task), np.random.default_rng([0, task.index]))
@@ -94,7 +94,7 @@ class Case:
         gradient = None
         if with_gradient:
             slope = lambda scores: self.threat.slope(scores, np.array([goal]))  # noqa: E731
-            (scores,), (gradient,) = self.network.pull_back(shown[None], slope)
+            (scores,), (gradient,) = self.network.vjp(shown[None], slope)
         else:
             (scores,) = self.network(shown[None])
         if self.threat.loss == "margin":
@@ -147,7 +147,7 @@ def next_question(search: Search, reply: Any) -> Ask | None:
         return None
 
 
-def drawn(scene: Scene, points: Corners | Images) -> Iterator[Image]:
+def drawn(scene: ImageContext, points: Corners | Images) -> Iterator[Image]:
     """Each of the points as the model should be shown it."""
     if isinstance(points, Images):
         pixels = points.pixels.astype(np.float32)

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.engine import Step
+from parsimon.core.engine import Step
+from parsimon.core.types import Outcome
 from parsimon.errors import InputError, first_line
-from parsimon.protocol import Outcome
 from parsimon.report.picture import as_rgb, perturbation_of
-from parsimon.report.table import Table
-from parsimon.result import Comparison, Result
-from parsimon.statistics import curve
+from parsimon.results.result import Comparison, Result
+from parsimon.results.statistics import curve
+from parsimon.results.table import Table
 
 FORMS = {
     "tensorboard[:FOLDER]": "event files, in the run's folder unless another is named",

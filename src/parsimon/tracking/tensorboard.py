@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import require
-from parsimon.report.table import Table
+from parsimon.results.table import Table
 
 
 def open_tracker(place: str, folder: Path, spec: Mapping[str, Any]) -> TensorBoard:

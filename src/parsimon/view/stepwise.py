@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from parsimon import zoo
 from parsimon.attacks import Parsimonious
+from parsimon.core.engine import Engine, scores_of
+from parsimon.core.threat import Threat
+from parsimon.core.types import Attack, Corners, Image, ImageContext, Model, Outcome, Reply, Search, Task
 from parsimon.data.cifar10 import CLASSES
 from parsimon.data.pictures import read_picture
 from parsimon.data.preprocess import Preprocess
-from parsimon.engine import Engine, scores_of
 from parsimon.errors import InputError
-from parsimon.oracles import as_oracle
-from parsimon.protocol import Attack, Corners, Image, Oracle, Outcome, Reply, Scene, Search, Task
+from parsimon.models import as_model
 from parsimon.report.picture import as_bytes
 from parsimon.setsearch import Mask, flipped
-from parsimon.threat import Threat
 
 NETWORKS = zoo.NAMES
 RADII = ("4/255", "8/255", "16/255")
@@ -66,7 +66,7 @@ def bundled(number: int) -> Image:
 def steps(image: Image, network: str, radius: str, budget: int = BUDGET) -> Iterator[Step]:
     """Attack what a bundled network sees in an image, and tell every query."""
     threat = Threat(float(Fraction(radius)))
-    oracle = as_oracle(network)
+    oracle = as_model(network)
     scores = scores_of(oracle, image[None])
     label = int(scores.argmax(axis=1)[0])
     low, high = threat.bounds(image)
@@ -111,7 +111,7 @@ def steps(image: Image, network: str, radius: str, budget: int = BUDGET) -> Iter
 class _Ear:
     """The model, and what passes between it and a search that asks for corners alone, one at a time."""
 
-    def __init__(self, oracle: Oracle) -> None:
+    def __init__(self, oracle: Model) -> None:
         self._oracle = oracle
         self.namespace, self.device, self.fixed_batch = oracle.namespace, oracle.device, oracle.fixed_batch
         self.asks: Corners  # what the search asks now
@@ -133,7 +133,7 @@ class _Overheard(Attack):
     attack: Attack
     ear: _Ear
 
-    def search(self, scene: Scene, rng: np.random.Generator) -> Search:
+    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
         search = self.attack.search(scene, rng)
         reply: Reply | None = None
         while True:

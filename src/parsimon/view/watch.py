@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 
 from parsimon import runs
-from parsimon.protocol import Outcome
+from parsimon.core.types import Outcome
 from parsimon.report.content import Data, curves_of, digits, ending_of, facts_shown, sentence_of, tables_of
 from parsimon.report.picture import perturbation_of, png
-from parsimon.result import Comparison
-from parsimon.store import is_written
+from parsimon.results.result import Comparison
+from parsimon.runs.store import is_written
 
 Kind = Literal["original", "perturbation", "adversarial"]
 
@@ -63,7 +63,7 @@ class _Seen:
     def __init__(self, folder: Path, identity: str) -> None:
         self.identity = identity
         self._folder = folder
-        self._reading = runs.Reading(folder)
+        self._reading = runs.StoredRun(folder)
         self._entries: list[Data] = []  # in the order in which the images ended
         self._shown: _Shown
 

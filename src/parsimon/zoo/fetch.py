@@ -26,8 +26,8 @@ from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from urllib.request import Request, urlopen
 
+from parsimon.catalogue.entries import Package
 from parsimon.errors import InputError
-from parsimon.zoo.catalogue import Package
 
 _TIMEOUT_SECONDS = 60
 _CHUNK = 1 << 18

@@ -17,8 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from parsimon.catalogue.entries import CARD, MODEL, Entry, home, megabytes, to_install
+from parsimon.data import open_data, open_preprocess
 from parsimon.errors import InputError, ModelError, first_line, require
-from parsimon.zoo.catalogue import CARD, MODEL, Entry, home, megabytes, to_install
+from parsimon.models import as_model
 from parsimon.zoo.fetch import FetchError, fetch, unpack
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(bar_width=16), DownloadColumn(), TransferSpeedColumn())
@@ -86,12 +88,9 @@ def _by_hand(entries: Sequence[Entry]) -> str:
 
 def _measure(entry: Entry, model: Path) -> dict[str, Any]:
     """How many of the sample images the converted network classifies right; too few, and it was converted wrong."""
-    from parsimon.data import open_data, open_preprocess
-    from parsimon.oracles import as_oracle
-
     promised = entry.card["accuracy"]
     data = open_data(promised["data"], open_preprocess(entry.card["preprocess"]))
-    oracle = as_oracle(model)
+    oracle = as_model(model)
     scores = [np.asarray(oracle(np.asarray(image)[None]))[0] for image in data.images]
     right = int((np.argmax(scores, axis=1) == data.labels).sum())
     if right < promised["at_least"]:

@@ -1,0 +1,64 @@
+"""A model by what a person types: of the zoo or of a hub, a file, an address, or a function that builds one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from parsimon import catalogue
+from parsimon.errors import InputError, ModelError, ParsimonError, check_name, first_line, quote
+from parsimon.models import hubs
+
+
+def open_model(name: str) -> Any:
+    """The model that is named.
+
+    That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`),
+    `hf:microsoft/resnet-50` (see `oracles.hubs`), or `package.module:function`, which is called.
+    """
+    check_name("a model", name)
+    try:
+        return _open(name)
+    except OSError as error:  # a name that no file can have
+        if isinstance(error, ParsimonError):
+            raise
+        raise InputError(f"there is no model {quote(name)}: {error.strerror}") from error
+
+
+def _open(name: str) -> Any:
+    if name in catalogue.networks():
+        return catalogue.path(name)
+    if "://" in name:
+        return _open_address(name)
+    if hubs.is_named(name):
+        return hubs.open_named(name)
+    if ":" in name and not Path(name).exists():
+        return _build(*name.rsplit(":", 1))
+    if name and (Path(name).exists() or Path(name).suffix):
+        return Path(name)
+    raise InputError(
+        f"there is no model {quote(name)}: give a bundled network ({', '.join(catalogue.NAMES)}), one of `parsimon zoo`, "
+        f"the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind "
+        "a server, or package.module:function for a function that returns the model"
+    )
+
+
+def _open_address(name: str) -> Any:
+    from parsimon.models.remote.server import SCHEMES, open_server
+
+    scheme = name.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise InputError(f"the address of a model must begin with {', '.join(SCHEMES)} and ://; got {scheme}://")
+    return open_server(name)
+
+
+def _build(module: str, function: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:  # a script beside the user, as for `python -m`
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), function)()
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise ModelError(f"{module}:{function} did not return a model: {first_line(error)}") from error

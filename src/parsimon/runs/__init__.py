@@ -1,0 +1,32 @@
+"""A run: its configuration, the checks before it, its execution, its store, and reading it back.
+
+Imports everything below: attacks, models, data, results.
+"""
+
+from parsimon.runs.stored import (
+    StoredRun,
+    classes_of,
+    data_of,
+    facts_of,
+    identity,
+    is_run,
+    launch_spec,
+    load,
+    resume,
+    run,
+    spec_of,
+)
+
+__all__ = [
+    "StoredRun",
+    "classes_of",
+    "data_of",
+    "facts_of",
+    "identity",
+    "is_run",
+    "launch_spec",
+    "load",
+    "resume",
+    "run",
+    "spec_of",
+]

@@ -1,0 +1,48 @@
+"""A live line for a run: images done, success so far, queries, queries a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from parsimon.core.engine import Step
+
+_REFRESH_SECONDS = 0.2
+
+
+@contextmanager
+def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], None] | None]:
+    """A function for the engine to call after each batch; None where nothing is shown."""
+    if not show:
+        yield None
+        return
+    bar = Progress(  # which fits into a terminal of 80 columns for millions of queries
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=8),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        auto_refresh=False,
+    )
+    with bar:
+        task = bar.add_task(name, total=images, status="")
+        began = shown = time.monotonic()
+
+        def update(step: Step) -> None:
+            nonlocal shown
+            tally = step.tally
+            now = time.monotonic()
+            if now - shown < _REFRESH_SECONDS and tally.ended < images:
+                return
+            shown = now
+            speed = tally.queries / max(now - began, 1e-9)
+            # Of all images, not of those that have ended: successes end first, and their share would start at 100 %.
+            status = f"{tally.successes / images:.1%} fooled, {tally.queries:,} queries, {speed:,.0f}/s"
+            bar.update(task, completed=tally.ended, status=status, refresh=True)
+
+        yield update
