@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -145,12 +146,13 @@ def cases() -> Iterator[tuple[str, Callable[[], parsimon.Result]]]:
 
             settings = {"targets": targets, "loss": loss, "eight_bit": eight_bit}
             name = f"{kind} {attack} {targets or 'untargeted'} {loss} {'8-bit' if eight_bit else 'float'}"
-            yield name, lambda run=run, settings=settings: run(**settings)
+            yield name, partial(run, **settings)
     for attack in ("parsimonious", "thrift", "square", "bandits"):
         for workers in (1, 2):
             yield (
                 f"colour {attack} workers={workers}",
-                lambda attack=attack, workers=workers: parsimon.attack(
+                partial(
+                    parsimon.attack,
                     "record_behaviour:build_colour",
                     images_of(SHAPES["colour"]),
                     "predicted",

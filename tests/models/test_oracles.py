@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from torch import nn
 
 import parsimon
-from conftest import Bundled
+from bundled_images import Bundled
 from hand_made import hand_made
 from parsimon import zoo
 from parsimon.core.types import Model
@@ -179,12 +179,12 @@ def test_a_module_of_another_precision_gets_images_of_its_own(dtype: torch.dtype
 
 
 def test_a_module_without_parameters_works() -> None:
-    class ExecutionOptions(nn.Module):
+    class Means(nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mean((2, 3))
 
     images = random_images(4)
-    np.testing.assert_allclose(ask(TorchModel(ExecutionOptions()), images), images.mean((2, 3)), atol=1e-6)
+    np.testing.assert_allclose(ask(TorchModel(Means()), images), images.mean((2, 3)), atol=1e-6)
 
 
 def test_a_module_that_returns_several_things_is_told_to_return_scores_alone() -> None:

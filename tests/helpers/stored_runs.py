@@ -13,7 +13,7 @@ from parsimon.core.engine import Step
 from parsimon.results.result import Comparison
 from parsimon.runs.config import Spec
 
-OLD = Path(__file__).parent / "data" / "runs-0.2"  # with its data and its model, by version 0.2
+OLD = Path(__file__).parent / "runs-0.2"  # with its data and its model, by version 0.2
 SPEC = Spec(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)
 
 

@@ -15,7 +15,7 @@ FRAMEWORKS = {"torch", "onnxruntime", "onnx", "matplotlib", "ray", "tensorflow",
 
 
 def project() -> dict[str, Any]:
-    described: dict[str, Any] = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    described: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     return described
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import watched_network
 from parsimon.runs.config import Spec
 from run_folder import RunFolder
 from watched_network import SHAPE, Network
@@ -140,7 +141,7 @@ class Run(RunFolder):
     def _start(self, **watch: str) -> subprocess.Popen[str]:
         begun = (self.folder / "spec.toml").exists()
         arguments = ["resume", self.folder.name] if begun else ["run", "spec.toml", "--out", self.folder.name]
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(Path(watched_network.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         watch |= {"WATCH_LOG": str(self._log), "PYTHONPATH": os.pathsep.join(paths)}
         return subprocess.Popen(
             [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "5", "--no-verify"],

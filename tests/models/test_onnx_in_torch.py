@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own convention)
 
-from conftest import Bundled
+from bundled_images import Bundled
 from hand_made import hand_made
 from onnx_graphs import agree, array, ints, model_of, runtime
 from parsimon import ModelError, zoo

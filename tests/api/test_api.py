@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 import parsimon
-from conftest import Bundled
+from bundled_images import Bundled
 from parsimon import InputError, Result, zoo
 
 Pixels = NDArray[np.float32]

@@ -20,7 +20,7 @@ from parsimon import zoo
 from parsimon.errors import OutageError
 from parsimon.models import as_model
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "servers"
 NAMES = os.environ.get("PARSIMON_SERVERS", "mlserver triton").split()
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from command import refused, run
 from driving import Startled, converse, linear_loss, random_image, scene_of, smooth_loss
 from driving import run as run_on_engine
 from parsimon import Threat, runs
@@ -20,7 +21,6 @@ from parsimon.experiments import exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce
 from parsimon.experiments.surrogate import Climb, OverPixels
 from parsimon.experiments.views import label
-from test_cli import refused, run
 
 # --- what is written down -------------------------------------------------------------------------------------------
 

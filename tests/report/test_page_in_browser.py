@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from page import made
 from parsimon.results.result import Comparison
 from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
+from sample_report import made
 
 
 class Reader:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import Bundled
+from bundled_images import Bundled
 from parsimon import InputError, zoo
 from parsimon.core.threat import Scores, Threat
 from parsimon.models import as_model

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import parsimon
-from conftest import Bundled
+from bundled_images import Bundled
+from command import run
 from parsimon import NES, PGD, Attack, Bandits, Comparison, InputError, ModelError, Parsimonious, Square, zoo
 from small_model import IMAGES, LABELS, linear
-from test_cli import run
 
 
 def compare(*attacks: Attack | str, **settings: Any) -> Comparison:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from conftest import Bundled
+from bundled_images import Bundled
 from parsimon import runs
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from command import USERS_MODULE, coloured_images, run
 from parsimon import runs
 from parsimon.errors import InputError
 from parsimon.results.statistics import curve
 from parsimon.results.table import Table
 from parsimon.runs.config import Spec
 from parsimon.tracking import Tracking, open_tracker, tracking
-from test_cli import USERS_MODULE, coloured_images, run
 
 OPTIONS = ["--model", "mine:function", "--data", "data.npz", "--eps", "0.04", "--budget", "40", "--images", "all"]
 

@@ -23,7 +23,7 @@ from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
 from parsimon.runs.config import Spec
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Python that is shown but not run. Everything else is fenced as `python`, and runs.

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 import parsimon
+from command import USERS_MODULE, coloured_images, run
 from parsimon import runs, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
@@ -25,9 +26,8 @@ from parsimon.core.engine import Step
 from parsimon.experiments import exhibits
 from parsimon.runs.config import Spec
 from small_model import IMAGES, LABELS, changed, linear
-from test_cli import USERS_MODULE, coloured_images, run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DATA = ["--model", "mine:function", "--data", "data.npz"]
 
 

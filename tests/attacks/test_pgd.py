@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  (torch's own convention)
 
 import parsimon
-from conftest import Bundled
+from bundled_images import Bundled
 from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scene_of
 from hand_made import hand_made
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo

@@ -16,13 +16,13 @@ import pytest
 from PIL import Image as Pillow
 
 import parsimon
-from page import made
 from parsimon.core.types import Image
 from parsimon.errors import InputError
 from parsimon.report import page as page_module
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import curve, wilson_interval
 from report_pages import FACTS, HOSTILE, hostile, small, written
+from sample_report import made
 from small_model import IMAGES, LABELS
 
 
