@@ -58,7 +58,7 @@ def cost(attack: Attack, count: int, side: int, budget: int) -> float:
     began = time.process_time()
     for _ in engine.run(tasks):
         pass
-    return 1e6 * (time.process_time() - began - glance.seconds) / engine.tally.queries
+    return 1e6 * (time.process_time() - began - glance.seconds) / engine.counters.queries
 
 
 def copying(side: int) -> float:

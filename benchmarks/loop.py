@@ -51,7 +51,7 @@ def compare(name: str, model: Any) -> None:
         outcome = outcomes[task.index]
         same += (success, loop.queries) == (outcome.success, outcome.queries)
     loop_seconds = time.perf_counter() - began
-    ratio = (loop_seconds / queries) / (engine_seconds / engine.tally.queries)
+    ratio = (loop_seconds / queries) / (engine_seconds / engine.counters.queries)
     print(
         f"{name}: {len(tasks)} images, {queries:,} queries, {same} with the same result; "
         f"plain loop {loop_seconds:.1f} s, engine {engine_seconds:.1f} s: {ratio:.2f} times as fast per query",

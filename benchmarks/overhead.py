@@ -79,12 +79,12 @@ def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int)
         began = time.perf_counter()
         for _ in engine.run(tasks):
             pass
-        whole = (time.perf_counter() - began) / engine.tally.rows
+        whole = (time.perf_counter() - began) / engine.counters.rows
         before, around = around, bare(oracle, images)
         alone.append((before + around) / 2)
         ratios.append(whole / alone[-1])
     print(
-        f"{attack_name} on the {name}: {engine.tally.rows:,} rows a round, {1e3 * median(alone):.4f} ms an image bare; "
+        f"{attack_name} on the {name}: {engine.counters.rows:,} rows, {1e3 * median(alone):.4f} ms an image bare; "
         f"attack over bare {median(ratios):.3f} ({', '.join(f'{each:.3f}' for each in ratios)})",
         flush=True,
     )

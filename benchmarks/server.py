@@ -71,7 +71,12 @@ def measure(name: str, folder: Path) -> None:
                 turns.append(there.over(here))
                 assert result.outcomes == expected.outcomes
             wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
-            tell(name, protocol, f"{result.tally.queries:,} queries: wall {wall:.2f}, processor {processor:.2f}", turns)
+            tell(
+                name,
+                protocol,
+                f"{result.counters.queries:,} queries: wall {wall:.2f}, processor {processor:.2f}",
+                turns,
+            )
             options = ("--share", "0.2", "--faults", FAULTS[protocol], "--stall", "4")
             with proxy(protocol, getattr(server, protocol), folder, *options) as between:
                 there, result = timed(server.url(protocol, port=between.port, settings="timeout=3"))
@@ -79,7 +84,7 @@ def measure(name: str, folder: Path) -> None:
                 requests = len(between.shown)
             assert result.outcomes == expected.outcomes
             assert result.traffic is not None
-            assert result.traffic.answered == result.tally.rows + result.tally.padding
+            assert result.traffic.answered == result.counters.rows + result.counters.padding
             tell(
                 name,
                 protocol,

@@ -59,7 +59,7 @@ def measure(spec: Spec) -> None:
     successes = result.summary.successes
     print(
         f"{spec.attacks[0]}: {result.summary.attacked:,} images, {successes:,} fooled, "
-        f"{result.tally.queries:,} queries, {whole:.0f} s; storing took {Timed.seconds / whole:.1%} of it, "
+        f"{result.counters.queries:,} queries, {whole:.0f} s; storing took {Timed.seconds / whole:.1%} of it, "
         f"{1e3 * Timed.seconds / Timed.calls:.2f} ms a model call; {Timed.largest / 1e6:,.1f} MB on the way, "
         f"{size / 1e6:,.2f} MB at the end, {size / successes:,.0f} bytes a success",
         flush=True,

@@ -140,7 +140,7 @@ def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Con
         result = parsimon.attack(opened, images, labels, EPS, attack=attack, budget=budget, workers=workers)
         assert np.isfinite(result.adversarial).all()
         stop()
-        return opened.rows if model == "torch" else result.tally.rows, int(result.success.sum())
+        return opened.rows if model == "torch" else result.counters.rows, int(result.success.sum())
 
     return run
 

@@ -51,7 +51,7 @@ def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[flo
     began, used = time.perf_counter(), time.process_time()
     list(driver.run(images, count))
     seconds = time.perf_counter() - began
-    return driver.tally.queries / seconds, (time.process_time() - used) / reports, driver.tally.queries
+    return driver.counters.queries / seconds, (time.process_time() - used) / reports, driver.counters.queries
 
 
 def scaling(make: Callable[[int], Any]) -> None:

@@ -26,8 +26,8 @@ class Watched(parsimon.Attack):
     inner: parsimon.Attack
     told: list[JournalEntry] = field(default_factory=list, compare=False, repr=False)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        search = self.inner.search(scene, rng)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        search = self.inner.search(context, rng)
         try:
             ask = next(search)
             while True:

@@ -17,8 +17,8 @@ class CoinFlips(parsimon.Attack):
 
     share: float = 0.1
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        grid = first_grid(scene.shape)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        grid = first_grid(context.shape)
         best = rng.random(grid.count) < 0.5
         highest = (yield Ask(Corners(grid, best))).loss[0]
         while True:

@@ -144,7 +144,7 @@ def cases() -> Iterator[tuple[str, Callable[[], parsimon.Result]]]:
                     model, images_of(shape), "predicted", 0.05, attack=attack, budget=BUDGET, progress=False, **settings
                 )
 
-            settings = {"targets": targets, "loss": loss, "eight_bit": eight_bit}
+            settings: dict[str, Any] = {"targets": targets, "loss": loss, "eight_bit": eight_bit}
             name = f"{kind} {attack} {targets or 'untargeted'} {loss} {'8-bit' if eight_bit else 'float'}"
             yield name, partial(run, **settings)
     for attack in ("parsimonious", "thrift", "square", "bandits"):

@@ -23,7 +23,7 @@ def made(count: int) -> Comparison:
     all_images, all_labels = zoo.images()
     images, labels = all_images[:count], all_labels[:count].astype(np.intp)
     threat = Threat(8 / 255)
-    prepared = CleanPredictions(
+    clean = CleanPredictions(
         labels, np.ones(count, np.bool_), 10, np.random.default_rng(9).uniform(0.3, 1, count).round(6)
     )
     results: dict[str, Result] = {}
@@ -32,8 +32,8 @@ def made(count: int) -> Comparison:
         outcomes = tuple(
             _outcome(index, images[index], int(labels[index]), attack, threat, random) for index in range(count)
         )
-        tally = Counters(sum(each.queries for each in outcomes), ended=count)
-        results[type(attack).__name__] = Result(attack, threat, BUDGET, images, labels, prepared, outcomes, tally)
+        counters = Counters(sum(each.queries for each in outcomes), ended=count)
+        results[type(attack).__name__] = Result(attack, threat, BUDGET, images, labels, clean, outcomes, counters)
     return Comparison(results)
 
 

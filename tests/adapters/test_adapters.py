@@ -276,7 +276,7 @@ def test_art_black_box_of_probabilities_with_channels_last_and_bytes(kind: str) 
     assert np.abs(adversarial - images).max() <= 12 + 1e-4
     # Once to see what the scores are, once to classify, once to see whether they stay the same.
     verified = attack.result.verification.queried
-    assert sum(shown) == attack.result.tally.rows + 3 * len(images) + verified
+    assert sum(shown) == attack.result.counters.rows + 3 * len(images) + verified
     fooled = predict(adversarial).argmax(axis=1) != LABELS
     np.testing.assert_array_equal(fooled, attack.result.success | (SEEN != LABELS))
 

@@ -110,7 +110,7 @@ def test_misclassified_images_are_not_attacked(bundled: Bundled, broken: Result)
     assert not broken.success[~bundled.correct].any()
     assert not broken.queries[~bundled.correct].any()
     np.testing.assert_array_equal(broken.adversarial[~bundled.correct], bundled.images[~bundled.correct])
-    assert broken.prepared.accuracy == 0.8
+    assert broken.clean.accuracy == 0.8
 
 
 def test_confidences_are_those_of_the_network(bundled: Bundled, broken: Result) -> None:
@@ -119,7 +119,7 @@ def test_confidences_are_those_of_the_network(bundled: Bundled, broken: Result) 
         chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         return np.asarray(chances.max(axis=1))
 
-    np.testing.assert_allclose(broken.prepared.confidence, confidence(bundled.images), atol=1e-5)
+    np.testing.assert_allclose(broken.clean.confidence, confidence(bundled.images), atol=1e-5)
     after = confidence(broken.adversarial)
     assert broken.success.any()
     for outcome in broken.outcomes:
@@ -172,8 +172,8 @@ def test_an_image_that_was_not_fooled_has_no_adversarial_image(withstood: Result
 
 
 def test_the_tally_is_the_sum_of_the_queries(broken: Result) -> None:
-    assert broken.tally.queries == broken.queries.sum() == broken.summary.queries
-    assert broken.tally.successes == broken.success.sum() == broken.summary.successes
+    assert broken.counters.queries == broken.queries.sum() == broken.summary.queries
+    assert broken.counters.successes == broken.success.sum() == broken.summary.successes
 
 
 # --- models and images of every kind --------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_random_targets_are_drawn_by_the_number_of_the_image_alone() -> None:
     first, again = (attack_exactly(eps=64 / 255, budget=200, targets="random", seed=seed) for seed in (0, 1))
     goals = []
     for index, label in enumerate(first.labels):
-        draws = np.random.RandomState(index).randint(first.prepared.classes, size=1000)
+        draws = np.random.RandomState(index).randint(first.clean.classes, size=1000)
         goals.append(draws[draws != label][0])
     same(first, attack_exactly(eps=64 / 255, budget=200, targets=np.array(goals)))
     same(again, attack_exactly(eps=64 / 255, budget=200, targets=np.array(goals), seed=1))
@@ -363,7 +363,7 @@ def test_many_small_images_are_shown_in_larger_batches(
 
     pixels = np.full((images, 3, side, side), 0.5, np.float32)
     result = parsimon.attack(model, pixels, np.zeros(images, int), 0.1, attack="random", **settings)
-    assert max(shown[-result.tally.calls :]) == expected
+    assert max(shown[-result.counters.calls :]) == expected
 
 
 def test_the_attack_may_be_chosen(bundled: Bundled) -> None:

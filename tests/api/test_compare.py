@@ -28,7 +28,7 @@ def test_each_result_is_that_of_the_attack_alone() -> None:
     for name, attack in {"Parsimonious": Parsimonious(), "Bandits": Bandits(), "Square": Square()}.items():
         alone = parsimon.attack(linear, IMAGES, LABELS, 0.02, attack=attack, budget=30)
         assert comparison.results[name].outcomes == alone.outcomes
-        assert comparison.results[name].tally == alone.tally
+        assert comparison.results[name].counters == alone.counters
 
 
 def test_each_attack_climbs_its_own_loss_unless_one_is_chosen() -> None:

@@ -101,7 +101,7 @@ def test_after_ctrl_c_the_accuracy_is_an_upper_bound() -> None:
 
     evaluation = parsimon.evaluate(interrupting, IMAGES, LABELS, 1e-4, attacks=ATTACKS, budget=500)
     assert evaluation.unfinished == evaluation.robust.sum() > 0
-    begun = [result.tally.calls > 0 for result in evaluation.results.values()]
+    begun = [result.counters.calls > 0 for result in evaluation.results.values()]
     assert begun == [True, False, False]
     assert "<= " in str(evaluation)
     assert "Interrupted: 6 images have not met every attack" in str(evaluation)

@@ -19,11 +19,11 @@ from driving import (
     Startled,
     Steadfast,
     asked_images,
+    context_of,
     converse,
     in_ball,
     random_image,
     run,
-    scene_of,
     smooth_loss,
 )
 from parsimon import InputError, Threat
@@ -95,7 +95,7 @@ def compare(attack: Bandits, shape: Shape, seed: int) -> None:
     image, eps, steps = random_image(shape, seed), 0.1, 50
     loss = smooth_loss(shape, seed, scale=0.1)
     expected = twin(attack, image, eps, loss, steps, np.random.default_rng(seed))
-    asked = asked_images(converse(attack, scene_of(image, eps), loss, 2 * steps, seed))
+    asked = asked_images(converse(attack, context_of(image, eps), loss, 2 * steps, seed))
     assert asked.shape == expected.shape == (3 * steps, *shape)
     np.testing.assert_allclose(asked, expected, atol=1e-5)
 
@@ -120,7 +120,7 @@ def test_a_prior_that_was_certain_can_still_change_its_mind() -> None:
     """With a learning rate of 100 the textbook's form is soon at +1 or -1 in floating point, and stays there."""
     image = np.full((1, 1, 1), 0.5, np.float32)
     attack = Bandits.preset("imagenet-0.05")
-    exchanges = converse(attack, scene_of(image, 0.5), lambda shown: -abs(float(shown.item()) - 0.6), asks=400)
+    exchanges = converse(attack, context_of(image, 0.5), lambda shown: -abs(float(shown.item()) - 0.6), asks=400)
     places = [exchange.images.item() for exchange in exchanges[1::2]]
     assert max(places) > 0.75  # it goes on for a while
     assert min(places[places.index(max(places)) :]) < 0.7
@@ -160,7 +160,7 @@ def test_a_strict_one_pays_for_its_checks() -> None:
 def test_probes_outside_the_ball_are_counted() -> None:
     model, image = Steadfast(SHAPE), random_image(SHAPE)
     outcome = run(Bandits(tile=4, probe=0.5), model, image, Threat(0.05), budget=60)
-    outside = ~in_ball(scene_of(image, 0.05), np.stack(model.shown))
+    outside = ~in_ball(context_of(image, 0.05), np.stack(model.shown))
     assert not outside[2::3].any()  # the checks
     assert outcome.outside == np.count_nonzero(outside)
     assert outcome.outside > 40

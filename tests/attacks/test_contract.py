@@ -79,13 +79,13 @@ def test_no_attack_refuses_a_shape_by_default(name: str, shape: tuple[int, int, 
 class Honest(Attack):
     """A few random corners, as images. The broken attacks below build on it."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(40):
-            yield Ask(Images(self.candidate(scene, rng)[None]))
+            yield Ask(Images(self.candidate(context, rng)[None]))
 
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
-        low, high = scene.bounds
-        return np.where(rng.random(scene.shape) < 0.5, high, low)
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        low, high = context.bounds
+        return np.where(rng.random(context.shape) < 0.5, high, low)
 
 
 def test_an_honest_attack_keeps_the_whole_contract() -> None:
@@ -93,10 +93,10 @@ def test_an_honest_attack_keeps_the_whole_contract() -> None:
 
 
 class RefusesLargeImages(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        if max(scene.shape) > 32:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        if max(context.shape) > 32:
             raise InputError("only for small images")
-        yield from super().search(scene, rng)
+        yield from super().search(context, rng)
 
 
 def test_an_attack_may_refuse_large_images() -> None:
@@ -106,45 +106,47 @@ def test_an_attack_may_refuse_large_images() -> None:
 class LeavesTheBall(Honest):
     """By the last bit of a number."""
 
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
-        return np.nextafter(super().candidate(scene, rng), np.float32(2))
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        return np.nextafter(super().candidate(context, rng), np.float32(2))
 
 
 class LeavesTheBallInItsLastQuestion(Honest):
     """Which is never answered, because the budget ends within it."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        inside, outside = self.candidate(scene, rng), np.zeros((1000, *scene.shape), np.float32)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        inside, outside = self.candidate(context, rng), np.zeros((1000, *context.shape), np.float32)
         yield Ask(Images(np.concatenate([inside[None], outside])))
 
 
 class DrawsFromNumpy(Honest):
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
         np.random.random()
-        return super().candidate(scene, rng)
+        return super().candidate(context, rng)
 
 
 class DrawsFromPython(Honest):
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
         random.random()
-        return super().candidate(scene, rng)
+        return super().candidate(context, rng)
 
 
 class ReadsTheSharedState(Honest):
     """Without drawing from it, so that it stays as it was."""
 
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
         state: Any = np.random.get_state()
-        return super().candidate(scene, np.random.default_rng([*state[1][:4], *rng.integers(0, 9, 9)]))
+        return super().candidate(context, np.random.default_rng([*state[1][:4], *rng.integers(0, 9, 9)]))
 
 
 class ProbesWithoutASeed(Honest):
     """It comes to the same end each time, by way of other questions."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(40):
-            yield Ask(Images(self.candidate(scene, np.random.default_rng(secrets.randbits(64)))[None]), True, math.inf)
-            yield Ask(Images(self.candidate(scene, rng)[None]))
+            yield Ask(
+                Images(self.candidate(context, np.random.default_rng(secrets.randbits(64)))[None]), True, math.inf
+            )
+            yield Ask(Images(self.candidate(context, rng)[None]))
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,10 @@ class Remembers(Honest):
 
     searches: list[int] = field(default_factory=list)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        self.searches.append(scene.index)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        self.searches.append(context.index)
         rng.random(len(self.searches))
-        return super().search(scene, rng)
+        return super().search(context, rng)
 
 
 @dataclass(frozen=True)
@@ -165,70 +167,70 @@ class MindsItsCompany(Honest):
 
     running: list[int] = field(default_factory=list)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        self.running.append(scene.index)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        self.running.append(context.index)
         try:
             while True:
-                candidate = self.candidate(scene, rng)
-                yield Ask(Images((scene.image if len(self.running) > 1 else candidate)[None]))
+                candidate = self.candidate(context, rng)
+                yield Ask(Images((context.image if len(self.running) > 1 else candidate)[None]))
         finally:
-            self.running.remove(scene.index)
+            self.running.remove(context.index)
 
 
 class KnowsTheEngine(Honest):
     """By the memory of a reply, which the engine cuts out of a batch."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        candidate = scene.image
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        candidate = context.image
         while True:
             reply = yield Ask(Images(candidate[None]))
-            candidate = scene.image if reply.loss.base is not None else self.candidate(scene, rng)
+            candidate = context.image if reply.loss.base is not None else self.candidate(context, rng)
 
 
 class LivesOnFreeQuestions(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         while True:
-            yield Ask(Images(scene.image[None]), charged=False)
+            yield Ask(Images(context.image[None]), charged=False)
 
 
 class AsksForNothing(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        yield Ask(Images(self.candidate(scene, rng)[None][:0]))
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(context, rng)[None][:0]))
 
 
 class AsksWithoutABatch(Honest):
     """For (channels, rows, columns), which reads as so many images without channels."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        yield Ask(Images(self.candidate(scene, rng)))
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(context, rng)))
 
 
 class PeeksAtGradients(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        yield Ask(Images(self.candidate(scene, rng)[None]), gradient=True)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(context, rng)[None]), gradient=True)
 
 
 class BreaksOnGrey(Honest):
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
-        assert scene.image[0].size == scene.image[-2].size
-        return super().candidate(scene, rng)
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        assert context.image[0].size == context.image[-2].size
+        return super().candidate(context, rng)
 
 
 class RefusesAll(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         raise InputError("no")
 
 
 class WritesToItsImage(Honest):
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
-        scene.image[...] = super().candidate(scene, rng)
-        return scene.image
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        context.image[...] = super().candidate(context, rng)
+        return context.image
 
 
 class WritesToItsReply(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         while True:
-            reply = yield Ask(Images(self.candidate(scene, rng)[None]))
+            reply = yield Ask(Images(self.candidate(context, rng)[None]))
             reply.loss[0] += 1
 
 
@@ -238,15 +240,15 @@ class SharesItsMemory(Honest):
 
     memory: dict[tuple[int, ...], NDArray[np.float32]] = field(default_factory=dict)
 
-    def candidate(self, scene: ImageContext, rng: np.random.Generator) -> Image:
-        memory = self.memory.setdefault(scene.shape, np.empty(scene.shape, np.float32))
-        memory[...] = super().candidate(scene, rng)
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        memory = self.memory.setdefault(context.shape, np.empty(context.shape, np.float32))
+        memory[...] = super().candidate(context, rng)
         return memory
 
 
 class FlipsInPlace(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        grid = first_grid(scene.shape)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        grid = first_grid(context.shape)
         base = np.zeros(grid.count, np.bool_)
         while True:
             yield Ask(Corners(grid, base, (0,)))
@@ -254,9 +256,9 @@ class FlipsInPlace(Honest):
 
 
 class HidesWhereItPaints(Honest):
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        channels, height, width = scene.shape
-        grid = Grid(scene.shape, (height, width), 1)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        channels, height, width = context.shape
+        grid = Grid(context.shape, (height, width), 1)
         base = np.zeros(grid.count, np.bool_)
         while True:
             yield Ask(Corners(grid, base, changed=()))

@@ -15,13 +15,13 @@ from driving import (
     Startled,
     Steadfast,
     asked_images,
+    context_of,
     converse,
     in_ball,
     linear_loss,
     pixels_of,
     random_image,
     run,
-    scene_of,
     smooth_loss,
 )
 from parsimon import InputError, Threat
@@ -84,7 +84,7 @@ def test_it_asks_what_the_twin_asks(attack: NES, halvings: int, seed: int) -> No
     twin = Twin(attack, image, 0.2, smooth_loss(SHAPE, seed))
     expected = twin.run(steps, np.random.default_rng(seed))
     asks = steps * (attack.samples // 2 + 1)
-    asked = asked_images(converse(attack, scene_of(image, 0.2), smooth_loss(SHAPE, seed), asks, seed))
+    asked = asked_images(converse(attack, context_of(image, 0.2), smooth_loss(SHAPE, seed), asks, seed))
     assert asked.shape == expected.shape
     np.testing.assert_allclose(asked, expected, atol=2e-6)
     assert twin.halvings >= halvings
@@ -93,7 +93,7 @@ def test_it_asks_what_the_twin_asks(attack: NES, halvings: int, seed: int) -> No
 def steps_taken(attack: NES, means: list[float]) -> list[float]:
     """How far the image moves after each estimate, if the probes' mean losses are these."""
     image = np.full(SHAPE, 0.5, np.float32)
-    search = attack.search(scene_of(image, 0.5), np.random.default_rng(0))
+    search = attack.search(context_of(image, 0.5), np.random.default_rng(0))
     taken = []
     next(search)
     for mean in means:
@@ -147,7 +147,7 @@ def test_annealing_never_lengthens_a_step() -> None:
 @pytest.mark.parametrize(("momentum", "expected"), [(0.9, 0.01), (0.0, 0.0)])
 def test_momentum_goes_on_where_an_estimate_says_nothing(momentum: float, expected: float) -> None:
     image = np.full(SHAPE, 0.5, np.float32)
-    search = NES(samples=2, momentum=momentum).search(scene_of(image, 0.5), np.random.default_rng(0))
+    search = NES(samples=2, momentum=momentum).search(context_of(image, 0.5), np.random.default_rng(0))
     next(search)
     first = pixels_of(search.send(Reply(np.array([1.0, 0.0]))))
     search.send(Reply(np.zeros(1)))
@@ -164,7 +164,7 @@ def test_momentum_goes_on_where_an_estimate_says_nothing(momentum: float, expect
 )
 def test_probes_lie_in_pairs_on_opposite_sides_at_sigma(attack: NES, deviation: float) -> None:
     image = random_image(SHAPE, margin=0.2)
-    (exchange,) = converse(attack, scene_of(image), smooth_loss(SHAPE), asks=1, seed=4)
+    (exchange,) = converse(attack, context_of(image), smooth_loss(SHAPE), asks=1, seed=4)
     noise = np.random.default_rng(4).standard_normal(SHAPE, np.float32)
     above, below = exchange.images.astype(np.float64) - image
     np.testing.assert_allclose(above, deviation * noise, atol=2e-7)
@@ -184,7 +184,7 @@ def test_the_first_step_points_along_the_gradient_the_better_the_more_samples() 
         attack, pairs = NES(samples=samples, momentum=0.0), samples // 2
         found = []
         for seed in range(4):
-            *_, check = converse(attack, scene_of(image, eps), linear_loss(weights), pairs + 1, seed)
+            *_, check = converse(attack, context_of(image, eps), linear_loss(weights), pairs + 1, seed)
             step = np.sign(check.images[0] - image)
             found.append(float((step * weights).mean()))  # the cosine of two vectors of signs
         cosines.append(np.mean(found))
@@ -231,7 +231,7 @@ def test_a_strict_one_pays_for_its_checks() -> None:
 def test_both_ask_for_the_same_images() -> None:
     image = random_image(SHAPE)
     published, strict = (
-        asked_images(converse(NES(samples=6, strict=strict), scene_of(image), smooth_loss(SHAPE), asks=12))
+        asked_images(converse(NES(samples=6, strict=strict), context_of(image), smooth_loss(SHAPE), asks=12))
         for strict in (False, True)
     )
     np.testing.assert_array_equal(published, strict)
@@ -240,7 +240,7 @@ def test_both_ask_for_the_same_images() -> None:
 def test_probes_outside_the_ball_are_counted() -> None:
     model, image = Steadfast(SHAPE), random_image(SHAPE)
     outcome = run(NES(samples=10, sigma=0.01, step=0.04), model, image, Threat(0.1), budget=50)
-    outside = ~in_ball(scene_of(image, 0.1), np.stack(model.shown))
+    outside = ~in_ball(context_of(image, 0.1), np.stack(model.shown))
     checks = np.arange(len(model.shown)) % 11 == 10
     assert not outside[checks].any()
     assert outcome.outside == np.count_nonzero(outside)

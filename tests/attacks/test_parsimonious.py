@@ -36,8 +36,8 @@ def asked_images(
     attack: Parsimonious, shape: tuple[int, int, int], function: Function, budget: int
 ) -> list[RenderedBatch]:
     """All that a search asks for, in order, until it ends or has asked for so many."""
-    scene = ImageContext(3, np.zeros(shape, np.float32), Threat(0.1), budget)
-    search = attack.search(scene, np.random.default_rng(7))
+    context = ImageContext(3, np.zeros(shape, np.float32), Threat(0.1), budget)
+    search = attack.search(context, np.random.default_rng(7))
     asked: list[RenderedBatch] = []
     try:
         ask = next(search)

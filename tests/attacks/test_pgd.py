@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own convention)
 
 import parsimon
 from bundled_images import Bundled
-from driving import Exact, Pixels, drawn, in_ball, pixels_of, random_image, scene_of
+from driving import Exact, Pixels, context_of, drawn, in_ball, pixels_of, random_image
 from hand_made import hand_made
 from parsimon import InputError, ModelError, Outcome, Result, Threat, zoo
 from parsimon.attacks import PGD
@@ -160,12 +160,12 @@ def test_iterates_and_success_are_those_of_the_twin(module: Any, chosen: Chosen,
 
 def told_nothing_of_use(attack: PGD, image: Pixels, seed: int) -> list[tuple[Ask, Pixels]]:
     """All that it asks for where each gradient is 1."""
-    scene = scene_of(image, EPS)
-    search, asked = attack.search(scene, np.random.default_rng(seed)), []
+    context = context_of(image, EPS)
+    search, asked = attack.search(context, np.random.default_rng(seed)), []
     ask = next(search)
     try:
         while True:
-            asked.append((ask, drawn(scene, ask)[0]))
+            asked.append((ask, drawn(context, ask)[0]))
             ask = search.send(Reply(np.zeros(1), np.ones((1, *image.shape), np.float32)))
     except StopIteration:
         return asked
@@ -178,7 +178,7 @@ def test_each_restart_is_its_own_random_point_of_the_ball_and_one_query_more_tha
     assert [ask.gradient for ask, _ in asked] == [True, True, True, True, False] * 3
     assert all(ask.charged for ask, _ in asked)
     images = np.stack([image for _, image in asked])
-    assert in_ball(scene_of(image, EPS), images).all()
+    assert in_ball(context_of(image, EPS), images).all()
     starts = (images[::5] - image) / EPS
     assert len(np.unique(starts[:, 2], axis=0)) == 3
     assert -0.2 < starts[:, 1:].mean() < 0.2
@@ -215,7 +215,7 @@ def test_all_points_are_scored_in_one_way_whatever_is_asked_beside_them() -> Non
 
 def test_a_gradient_of_zero_moves_nothing() -> None:
     image = random_image((3, 6, 6), margin=0.2)
-    search = PGD(random_start=False).search(scene_of(image), np.random.default_rng(0))
+    search = PGD(random_start=False).search(context_of(image), np.random.default_rng(0))
     next(search)
     gradient = np.sign(np.random.default_rng(1).integers(-1, 2, (1, 3, 6, 6))).astype(np.float32)
     moved = pixels_of(search.send(Reply(np.zeros(1), gradient)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driving import Shape, Steadfast, asked_images, converse, random_image, run, scene_of, smooth_loss
+from driving import Shape, Steadfast, asked_images, context_of, converse, random_image, run, smooth_loss
 from parsimon import InputError, Threat
 from parsimon.attacks import RandomCorners
 
@@ -14,7 +14,7 @@ from parsimon.attacks import RandomCorners
 def test_each_query_is_a_corner_that_is_constant_on_blocks(shape: Shape, block: int | None, side: int) -> None:
     image = random_image(shape, margin=0.2)
     channels, height, width = shape
-    exchanges = converse(RandomCorners(block), scene_of(image, 0.1), smooth_loss(shape), asks=20)
+    exchanges = converse(RandomCorners(block), context_of(image, 0.1), smooth_loss(shape), asks=20)
     for exchange in exchanges:
         assert exchange.ask.charged
         assert len(exchange.images) == 1
@@ -26,7 +26,7 @@ def test_each_query_is_a_corner_that_is_constant_on_blocks(shape: Shape, block: 
 
 def test_corners_are_cut_off_where_the_range_of_pixels_ends() -> None:
     image = np.array([0, 0.05, 0.95, 1], np.float32).reshape(1, 2, 2)
-    asked = asked_images(converse(RandomCorners(1), scene_of(image, 0.1), smooth_loss((1, 2, 2)), asks=60))
+    asked = asked_images(converse(RandomCorners(1), context_of(image, 0.1), smooth_loss((1, 2, 2)), asks=60))
     np.testing.assert_allclose(asked.min(axis=0).reshape(-1), [0, 0, 0.85, 0.9], atol=1e-6)
     np.testing.assert_allclose(asked.max(axis=0).reshape(-1), [0.1, 0.15, 1, 1], atol=1e-6)
 
@@ -34,7 +34,7 @@ def test_corners_are_cut_off_where_the_range_of_pixels_ends() -> None:
 def test_every_block_is_up_about_half_of_the_time_whatever_the_others_are() -> None:
     """4.5 standard deviations of a fair coin, for each block and for each pair of blocks."""
     image, draws = random_image((1, 6, 6), margin=0.2), 4000
-    asked = asked_images(converse(RandomCorners(2), scene_of(image, 0.1), lambda _: 0.0, asks=draws))
+    asked = asked_images(converse(RandomCorners(2), context_of(image, 0.1), lambda _: 0.0, asks=draws))
     up = (asked > image)[:, 0, ::2, ::2].reshape(draws, 9) * 2.0 - 1
     agreement = up.T @ up / draws
     bound = 4.5 / np.sqrt(draws)
@@ -45,7 +45,7 @@ def test_every_block_is_up_about_half_of_the_time_whatever_the_others_are() -> N
 def test_what_it_asks_depends_on_the_seed_alone() -> None:
     image = random_image((3, 8, 8))
     one, same, other = (
-        asked_images(converse(RandomCorners(2), scene_of(image), loss, asks=30, seed=seed))
+        asked_images(converse(RandomCorners(2), context_of(image), loss, asks=30, seed=seed))
         for seed, loss in ((0, smooth_loss((3, 8, 8))), (0, lambda _: 0.0), (1, smooth_loss((3, 8, 8))))
     )
     np.testing.assert_array_equal(one, same)
@@ -62,4 +62,4 @@ def test_it_goes_on_until_its_budget_is_gone() -> None:
 @pytest.mark.parametrize("block", [3, 0, -2, 16])
 def test_a_block_that_cannot_be_is_refused(block: int) -> None:
     with pytest.raises(InputError, match="block"):
-        converse(RandomCorners(block), scene_of(random_image((3, 8, 8))), lambda _: 0.0, asks=1)
+        converse(RandomCorners(block), context_of(random_image((3, 8, 8))), lambda _: 0.0, asks=1)

@@ -13,12 +13,12 @@ from driving import (
     Steadfast,
     asked_images,
     ball,
+    context_of,
     converse,
     in_ball,
     linear_loss,
     random_image,
     run,
-    scene_of,
     smooth_loss,
 )
 from parsimon import Threat
@@ -60,7 +60,7 @@ def test_one_pass_finds_the_best_corner_of_a_linear_loss(shape: tuple[int, int, 
     assert queries <= 3 * pixels
     if pixels in (1, 2, 64):
         assert queries == 2 * pixels
-    exchanges = converse(SignHunter(), scene_of(image, EPS), linear_loss(weights), asks=queries)
+    exchanges = converse(SignHunter(), context_of(image, EPS), linear_loss(weights), asks=queries)
     best = max(exchanges, key=lambda exchange: float(exchange.losses[0])).images[0]
     corner = image + np.where(weights > 0, np.float32(EPS), -np.float32(EPS))
     np.testing.assert_array_equal(best, np.clip(corner, *ball(image, EPS)))
@@ -72,7 +72,7 @@ def test_it_flips_the_whole_then_halves_then_quarters(shape: tuple[int, int, int
     image = random_image(shape, margin=0.2)
     expected = first_pass(image.size)
     losses = iter([1.0])
-    exchanges = converse(SignHunter(), scene_of(image, EPS), lambda _: next(losses, 0.0), asks=1 + len(expected))
+    exchanges = converse(SignHunter(), context_of(image, EPS), lambda _: next(losses, 0.0), asks=1 + len(expected))
     start, *candidates = signs(asked_images(exchanges), image)
     assert start.all()
     flipped = [np.flatnonzero(candidate != start).tolist() for candidate in candidates]
@@ -91,7 +91,7 @@ def test_a_flip_is_kept_if_the_loss_is_no_lower_and_the_best_loss_never_falls(se
     pieces = first_pass(48)
     noise = np.random.default_rng(seed)
     # Few different values, so that there are ties.
-    exchanges = converse(SignHunter(), scene_of(image, EPS), lambda _: float(noise.integers(5)), asks=1 + len(pieces))
+    exchanges = converse(SignHunter(), context_of(image, EPS), lambda _: float(noise.integers(5)), asks=1 + len(pieces))
     kept, *candidates = signs(asked_images(exchanges), image)
     highest = exchanges[0].losses[0]
     ties = 0
@@ -107,7 +107,7 @@ def test_the_second_pass_tries_the_pixels_own_values() -> None:
     shape = (1, 4, 4)
     image, loss = random_image(shape, margin=0.2), smooth_loss(shape)
     pieces = first_pass(16)
-    exchanges = converse(SignHunter(), scene_of(image, EPS), loss, asks=1 + 2 * len(pieces))
+    exchanges = converse(SignHunter(), context_of(image, EPS), loss, asks=1 + 2 * len(pieces))
     of_first, of_second = exchanges[: 1 + len(pieces)], exchanges[1 + len(pieces) :]
     best = max(of_first, key=lambda exchange: float(exchange.losses[0]))
     kept, highest = best.images[0].reshape(-1), best.losses[0]
@@ -129,7 +129,7 @@ def test_an_optimum_within_the_ball_is_found_on_the_second_pass() -> None:
 
     exchanges = converse(
         SignHunter(),
-        scene_of(image, EPS),
+        context_of(image, EPS),
         lambda shown: -float(((shown.astype(np.float64) - towards) ** 2).sum()),
         asks=1 + 2 * len(first_pass(16)),
     )
@@ -140,10 +140,10 @@ def test_an_optimum_within_the_ball_is_found_on_the_second_pass() -> None:
 def test_it_draws_nothing_at_random() -> None:
     image, loss = random_image((3, 4, 4)), smooth_loss((3, 4, 4))
     one, other = (
-        asked_images(converse(SignHunter(), scene_of(image, EPS), loss, asks=250, seed=seed)) for seed in (0, 1)
+        asked_images(converse(SignHunter(), context_of(image, EPS), loss, asks=250, seed=seed)) for seed in (0, 1)
     )
     np.testing.assert_array_equal(one, other)
-    assert in_ball(scene_of(image, EPS), one).all()
+    assert in_ball(context_of(image, EPS), one).all()
 
 
 def test_it_goes_on_until_its_budget_is_gone() -> None:

@@ -13,11 +13,11 @@ from driving import (
     Shape,
     Steadfast,
     asked_images,
+    context_of,
     converse,
     in_ball,
     random_image,
     run,
-    scene_of,
     smooth_loss,
 )
 from parsimon import InputError, Threat
@@ -33,7 +33,7 @@ def visited_directions(attack: SimBA, shape: Shape, count: int, seed: int = 0) -
     """
     image = np.full(shape, 0.5, np.float32)
     losses = iter([1.0])
-    exchanges = converse(attack, scene_of(image, 0.5), lambda _: next(losses, 0.0), asks=1 + 2 * count, seed=seed)
+    exchanges = converse(attack, context_of(image, 0.5), lambda _: next(losses, 0.0), asks=1 + 2 * count, seed=seed)
     clean, *candidates = asked_images(exchanges).astype(np.float64)
     np.testing.assert_array_equal(clean, image)
     back, forth = np.stack(candidates[::2]) - clean, np.stack(candidates[1::2]) - clean
@@ -94,7 +94,7 @@ def test_it_steps_back_then_forth_and_keeps_a_step_only_if_the_loss_has_risen(at
     image, eps = np.full(shape, 0.5, np.float32), 0.5  # wide enough for no step to leave it, in less than a pass
     noise = np.random.default_rng(2)
     losses = iter(noise.integers(0, 5, 60) + np.arange(60) // 4)  # on the rise, with ties
-    exchanges = converse(attack, scene_of(image, eps), lambda _: float(next(losses)), asks=60)
+    exchanges = converse(attack, context_of(image, eps), lambda _: float(next(losses)), asks=60)
     kept, highest = exchanges[0].images[0].astype(np.float64), exchanges[0].losses[0]
     np.testing.assert_array_equal(kept, image)
     tried: list[Exact] = []
@@ -120,7 +120,7 @@ def test_it_steps_back_then_forth_and_keeps_a_step_only_if_the_loss_has_risen(at
 def test_the_first_step_along_a_pixel_is_down() -> None:
     image = random_image((3, 4, 4), margin=0.3)
     clean, first, second = asked_images(
-        converse(SimBA("pixel"), scene_of(image, 0.1), smooth_loss((3, 4, 4), scale=0.0), asks=3)
+        converse(SimBA("pixel"), context_of(image, 0.1), smooth_loss((3, 4, 4), scale=0.0), asks=3)
     )
     assert (first - clean).min() == pytest.approx(-0.1, abs=1e-6)  # a step of 0.2, projected
     assert (second - clean).max() == pytest.approx(0.1, abs=1e-6)
@@ -130,9 +130,9 @@ def test_the_first_step_along_a_pixel_is_down() -> None:
 @pytest.mark.parametrize("attack", [SimBA("pixel"), SimBA("dct"), SimBA("dct", 1.0, 1.0)], ids=str)
 def test_candidates_stay_in_the_ball_and_the_best_loss_rises(attack: SimBA) -> None:
     shape = (3, 8, 8)
-    scene = scene_of(random_image(shape), 0.05)
-    exchanges = converse(attack, scene, smooth_loss(shape), asks=400)
-    assert in_ball(scene, asked_images(exchanges)).all()
+    context = context_of(random_image(shape), 0.05)
+    exchanges = converse(attack, context, smooth_loss(shape), asks=400)
+    assert in_ball(context, asked_images(exchanges)).all()
     losses = [exchange.losses[0] for exchange in exchanges]
     assert max(losses) > losses[0]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from driving import Loss, Pixels, Shape, asked_images, ball, converse, in_ball, random_image, scene_of, smooth_loss
+from driving import Loss, Pixels, Shape, asked_images, ball, context_of, converse, in_ball, random_image, smooth_loss
 from parsimon import InputError
 from parsimon.attacks import NES, Square
 from parsimon.core.types import Corners
@@ -73,7 +73,7 @@ def test_it_asks_what_the_twin_asks(shape: Shape, share: float, seed: int) -> No
     image, loss, budget = random_image(shape, seed), smooth_loss(shape, seed), 150
     image.flat[::5], image.flat[1::5] = 0, 1  # where the ball is cut off
     expected = twin(Square(share), image, 0.1, loss, budget, np.random.default_rng(seed))
-    asked = asked_images(converse(Square(share), scene_of(image, 0.1, budget), loss, budget, seed))
+    asked = asked_images(converse(Square(share), context_of(image, 0.1, budget), loss, budget, seed))
     np.testing.assert_array_equal(asked, expected)
 
 
@@ -83,7 +83,7 @@ def test_windows_shrink_on_the_papers_schedule(budget: int) -> None:
     image = np.full((3, 32, 32), 0.5, np.float32)
     losses = iter([1.0])
     stripes, *candidates = converse(
-        Square(0.8), scene_of(image, 0.1, budget), lambda _: next(losses, 0.0), asks=min(budget, 700)
+        Square(0.8), context_of(image, 0.1, budget), lambda _: next(losses, 0.0), asks=min(budget, 700)
     )
     for iteration, candidate in enumerate(candidates):
         rescaled = int(iteration / budget * 10_000)
@@ -99,7 +99,7 @@ def test_the_whole_schedule_is_gone_through() -> None:
 
 def test_it_starts_from_vertical_stripes() -> None:
     image = random_image((3, 40, 50), margin=0.2)
-    (start,) = converse(Square(), scene_of(image, 0.1), smooth_loss((3, 40, 50)), asks=1)
+    (start,) = converse(Square(), context_of(image, 0.1), smooth_loss((3, 40, 50)), asks=1)
     noise = start.images[0] - image
     up = noise > 0
     np.testing.assert_allclose(np.abs(noise), 0.1, atol=1e-6)
@@ -126,7 +126,7 @@ def test_every_candidate_is_the_best_so_far_with_one_window_repainted(share: flo
     shape, budget = (3, 7, 9), 200
     image = random_image(shape, margin=0.2)
     noise = np.random.default_rng(5)
-    exchanges = converse(Square(share), scene_of(image, 0.1, budget), lambda _: float(noise.random()), asks=budget)
+    exchanges = converse(Square(share), context_of(image, 0.1, budget), lambda _: float(noise.random()), asks=budget)
     best, highest = exchanges[0].images[0] > image, exchanges[0].losses[0]
     for iteration, exchange in enumerate(exchanges[1:]):
         candidate = exchange.images[0] > image
@@ -139,22 +139,22 @@ def test_every_candidate_is_the_best_so_far_with_one_window_repainted(share: flo
 
 def test_a_candidate_that_is_only_as_good_is_not_kept() -> None:
     image = random_image((3, 6, 6), margin=0.2)
-    first, *others = converse(Square(), scene_of(image, 0.1, 60), lambda _: 1.0, asks=60)
+    first, *others = converse(Square(), context_of(image, 0.1, 60), lambda _: 1.0, asks=60)
     for iteration, exchange in enumerate(others):
         side = expected_side(0.8, iteration, 60, 6, 6)
         assert is_one_repainted_window(first.images[0] > image, exchange.images[0] > image, side)
 
 
 def test_it_asks_for_corners_one_at_a_time_and_pays_for_each() -> None:
-    scene = scene_of(random_image((3, 6, 6)), 0.1, 50)
-    exchanges = converse(Square(), scene, smooth_loss((3, 6, 6)), asks=50)
+    context = context_of(random_image((3, 6, 6)), 0.1, 50)
+    exchanges = converse(Square(), context, smooth_loss((3, 6, 6)), asks=50)
     assert all(isinstance(exchange.ask.points, Corners) and exchange.ask.points.size == 1 for exchange in exchanges)
     assert all(exchange.ask.charged and exchange.ask.eligible_from == -math.inf for exchange in exchanges)
-    assert in_ball(scene, asked_images(exchanges)).all()
+    assert in_ball(context, asked_images(exchanges)).all()
 
 
 def test_it_has_something_to_ask_for_its_whole_budget() -> None:
-    exchanges = converse(Square(), scene_of(random_image((3, 6, 6)), 0.1, 50), smooth_loss((3, 6, 6)), asks=10**6)
+    exchanges = converse(Square(), context_of(random_image((3, 6, 6)), 0.1, 50), smooth_loss((3, 6, 6)), asks=10**6)
     assert len(exchanges) >= 50
 
 

@@ -19,12 +19,12 @@ from driving import (
     Steadfast,
     asked_images,
     ball,
+    context_of,
     converse,
     in_ball,
     linear_loss,
     random_image,
     run,
-    scene_of,
     smooth_loss,
 )
 from parsimon import Threat, Thrift
@@ -41,7 +41,9 @@ from thrift_blocks import EPS, EVERYTHING, check_first_pass, flips_of, levels, s
 def test_it_ends_at_the_best_corner_of_a_linear_loss(shape: tuple[int, int, int], seed: int, deduce: bool) -> None:
     weights = np.random.default_rng([seed, 1]).normal(size=shape)
     image = random_image(shape, seed)
-    exchanges = converse(Thrift(deduce=deduce), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING, seed=seed)
+    exchanges = converse(
+        Thrift(deduce=deduce), context_of(image, EPS), linear_loss(weights), asks=EVERYTHING, seed=seed
+    )
     assert len(exchanges) < EVERYTHING
     best = max(exchanges, key=lambda exchange: float(exchange.losses[0])).images[0]
     low, high = ball(image, EPS)
@@ -57,7 +59,7 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
         len(
             converse(
                 Thrift(contrast=False, texture=False, deduce=deduce),
-                scene_of(image, EPS),
+                context_of(image, EPS),
                 linear_loss(weights),
                 asks=EVERYTHING,
             )
@@ -74,7 +76,10 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
 def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape: Shape, deduce: bool) -> None:
     image = random_image(shape, margin=0.2)
     exchanges = converse(
-        Thrift(contrast=False, texture=False, deduce=deduce), scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING
+        Thrift(contrast=False, texture=False, deduce=deduce),
+        context_of(image, EPS),
+        smooth_loss(shape),
+        asks=EVERYTHING,
     )
     assert not signs(exchanges[0].images[0], image).any()
     flips = flips_of(exchanges, image)
@@ -91,7 +96,7 @@ def test_what_promises_most_is_cut_first_and_its_quarters_are_asked_for_together
     loss = linear_loss(-np.random.default_rng(3).gamma(0.3, size=shape))
     attack = Thrift(contrast=False, texture=False, deduce=False, rank=rank)
     first = blocks // 3 - 1  # asked for before the blocks that are cut: all coarser ones
-    exchanges = converse(attack, scene_of(image, EPS), loss, asks=1 + first + 5 * blocks)
+    exchanges = converse(attack, context_of(image, EPS), loss, asks=1 + first + 5 * blocks)
     losses = np.array([exchange.losses[0] for exchange in exchanges])
     above = signs(asked_images(exchanges), image)[1:]  # of a loss that no flip raises: the flipped blocks
     effects = np.zeros((across, across, 3))
@@ -135,18 +140,18 @@ def test_it_finds_what_trying_all_corners_finds(seed: int) -> None:
     shape = (1, 3, 3)
     weights = np.random.default_rng(seed).normal(size=shape)
     image = random_image(shape, seed)
-    exchanges = converse(Thrift(), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING)
+    exchanges = converse(Thrift(), context_of(image, EPS), linear_loss(weights), asks=EVERYTHING)
     assert max(float(exchange.losses[0]) for exchange in exchanges) == pytest.approx(brute_force(shape, image, weights))
 
 
 def test_a_seed_decides_everything_and_nothing_leaves_the_ball() -> None:
     image, loss = random_image((3, 8, 8)), smooth_loss((3, 8, 8))
     one, again, other = (
-        asked_images(converse(Thrift(), scene_of(image, EPS), loss, asks=200, seed=seed)) for seed in (0, 0, 1)
+        asked_images(converse(Thrift(), context_of(image, EPS), loss, asks=200, seed=seed)) for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-    assert in_ball(scene_of(image, EPS), one).all()
+    assert in_ball(context_of(image, EPS), one).all()
 
 
 def test_it_ends_when_a_pass_has_raised_nothing() -> None:

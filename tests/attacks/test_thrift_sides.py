@@ -13,10 +13,10 @@ from driving import (
     Pixels,
     Shape,
     asked_images,
+    context_of,
     converse,
     linear_loss,
     random_image,
-    scene_of,
     smooth_loss,
 )
 from parsimon import Thrift
@@ -54,7 +54,7 @@ def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_bl
     image = random_image(shape, margin=0.2)
     image[:, : shape[1] // 2] = 0.5  # in which no pixel is lighter than another, but at the edge
     attack = Thrift(texture=False, deduce=deduce)
-    exchanges = converse(attack, scene_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
+    exchanges = converse(attack, context_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
     less_contrast = ~np.moveaxis(lighter(image), 2, 0)
     np.testing.assert_array_equal(signs(exchanges[0].images[0], image), less_contrast)
     flips = flips_of(exchanges, image)
@@ -68,7 +68,7 @@ def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_o
     image = random_image((3, 4, 4), margin=0.2)
     light = np.moveaxis(lighter(image), 2, 0)
     loss = linear_loss(np.where(light, -1.0, 1.0) * np.random.default_rng(1).uniform(1, 2, (3, 4, 4)))
-    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), loss, asks=7)
+    exchanges = converse(Thrift(texture=False), context_of(image, EPS), loss, asks=7)
     above = signs(asked_images(exchanges), image)
     flipped = above[1:] != above[0]
     touched = [(each & light).any(axis=(1, 2)) | (each & ~light).any(axis=(1, 2)) for each in flipped]
@@ -78,7 +78,7 @@ def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_o
 
 def test_a_picture_of_one_colour_has_no_sides() -> None:
     image = np.full((3, 4, 4), 0.5, np.float32)
-    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), lambda _: 0.0, asks=4)
+    exchanges = converse(Thrift(texture=False), context_of(image, EPS), lambda _: 0.0, asks=4)
     above = signs(asked_images(exchanges), image)
     assert above[0].all()
     assert [each.any(axis=(1, 2)).sum() for each in above[0] != above[1:]] == [1, 1, 1]
@@ -97,7 +97,7 @@ def test_a_picture_of_one_colour_has_no_sides() -> None:
 def test_the_sides_tell_whether_textures_count(losses: tuple[float, ...], start: int, textured: bool) -> None:
     image = random_image((3, 4, 4), margin=0.2)
     replies = iter(losses)
-    exchanges = converse(Thrift(), scene_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
+    exchanges = converse(Thrift(), context_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
     above = signs(asked_images(exchanges), image)
     flipped = above[-1] != above[start]
     if textured:  # the whole of all channels

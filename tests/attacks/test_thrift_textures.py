@@ -15,10 +15,10 @@ from driving import (
     Pixels,
     Shape,
     asked_images,
+    context_of,
     converse,
     linear_loss,
     random_image,
-    scene_of,
 )
 from parsimon import Thrift
 from parsimon.attacks.brush import BlockRefiner, Level, Part
@@ -34,7 +34,7 @@ def test_it_asks_first_for_columns_for_a_checkerboard_for_the_low_corner_and_its
     shape: Shape, side: int
 ) -> None:
     image = random_image(shape, margin=0.2)
-    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: 0.0, asks=6)
+    exchanges = converse(FLAT, context_of(image, EPS), lambda _: 0.0, asks=6)
     corners = signs(asked_images(exchanges), image)
     down, along = np.indices(shape[1:]) // side
     np.testing.assert_array_equal(corners[0], np.broadcast_to(along % 2 == 0, shape))
@@ -47,7 +47,7 @@ def test_it_asks_first_for_columns_for_a_checkerboard_for_the_low_corner_and_its
 
 def test_of_a_grey_image_it_asks_for_uniform_corners_and_quarters_before_it_asks_for_patterns() -> None:
     image = random_image((1, 6, 6), margin=0.2)
-    exchanges = converse(Thrift(deduce=False), scene_of(image, EPS), lambda _: 0.0, asks=8)
+    exchanges = converse(Thrift(deduce=False), context_of(image, EPS), lambda _: 0.0, asks=8)
     low, high, *quarters, columns, checkerboard = signs(asked_images(exchanges), image)[:, 0]
     down, along = np.indices((6, 6))
     assert not low.any()
@@ -81,7 +81,7 @@ def test_the_first_losses_tell_where_it_begins_and_whether_textures_count(
     shape = (3, 4, 4)
     image = random_image(shape, margin=0.2)
     replies = iter(losses)
-    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
+    exchanges = converse(FLAT, context_of(image, EPS), lambda _: next(replies, -99.0), asks=7)
     above = signs(asked_images(exchanges), image)
     # Next is the whole of all channels, or a quarter of one where nothing but flips of channels is tried.
     assert (above[-1] != above[start]).sum() == (48 if textured else 4)
@@ -119,7 +119,7 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
     # Where the rows of the left half and the squares of the right half are flipped, that gains; the rest is noise.
     wanted = np.where(np.arange(16) < 8, kinds(16)["rows"], kinds(16)["squares"])
     weights = 2 * (wanted - 0.5) + rng.normal(size=shape) * 0.5
-    exchanges = converse(Thrift(contrast=False, deduce=False), scene_of(image, EPS), linear_loss(weights), asks=asks)
+    exchanges = converse(Thrift(contrast=False, deduce=False), context_of(image, EPS), linear_loss(weights), asks=asks)
     losses = [float(exchange.losses[0]) for exchange in exchanges]
     above = signs(asked_images(exchanges), image)
     plain, effects = losses[2], []
@@ -148,7 +148,7 @@ def test_where_textures_count_the_kind_of_change_is_asked_for_next_that_has_gain
 def test_where_nothing_has_gained_every_kind_of_change_is_tried_before_any_goes_to_the_finest_blocks() -> None:
     image = random_image((3, 16, 16), margin=0.2)
     replies = iter([0.0, 1.0])  # the checkerboard is the second; all other corners are equal, and lower
-    exchanges = converse(FLAT, scene_of(image, EPS), lambda _: next(replies, 0.0), asks=30)
+    exchanges = converse(FLAT, context_of(image, EPS), lambda _: next(replies, 0.0), asks=30)
     above = signs(asked_images(exchanges), image)
     assert {kind_of(corner != above[1]) for corner in above[6:]} == {*kinds(16), "channel"}
 
@@ -157,7 +157,7 @@ def test_a_texture_needs_two_lines_each_way() -> None:
     """Of smaller blocks it would be a flip, or nothing."""
     image = random_image((3, 4, 6), margin=0.2)
     weights = np.random.default_rng(0).normal(size=(3, 4, 6)) + 20 * kinds(6)["squares"][:4]
-    exchanges = converse(Thrift(), scene_of(image, EPS), linear_loss(weights), asks=EVERYTHING)
+    exchanges = converse(Thrift(), context_of(image, EPS), linear_loss(weights), asks=EVERYTHING)
     asked = [image.tobytes() for image in asked_images(exchanges)]
     assert len(exchanges) < EVERYTHING
     assert all(one != other for one, other in itertools.pairwise(asked))
@@ -208,14 +208,14 @@ def test_uniform_corners_that_are_equally_good_by_chance_do_not_make_textures_co
     def loss(shown: Pixels) -> float:
         return 2.0 if patterned(shown) else float((effects * share_above(shown)).sum())
 
-    asked = asked_images(converse(FLAT, scene_of(image, EPS), loss, asks=10))
+    asked = asked_images(converse(FLAT, context_of(image, EPS), loss, asks=10))
     patterns = [number for number, shown in enumerate(asked) if patterned(shown)]
     assert patterns == ([0, 1] if len(effects) == 3 else [5, 6])  # of grey, after three quarters; the fourth is known
 
 
 def test_without_textures_no_pattern_is_asked_for() -> None:
     image = random_image((1, 4, 4), margin=0.2)
-    exchanges = converse(Thrift(texture=False), scene_of(image, EPS), lambda _: 0.0, asks=2)
+    exchanges = converse(Thrift(texture=False), context_of(image, EPS), lambda _: 0.0, asks=2)
     above = signs(asked_images(exchanges), image)
     assert not above[0].any()
     assert above[1].all()

@@ -75,7 +75,7 @@ def test_a_reply_holds_the_losses_in_the_order_of_the_question(batch_size: int) 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 6])
 def test_the_budget_is_never_exceeded_by_one(budget: int) -> None:
     outcome, _, engine = run_script(grey(0.1, 0.2), grey(0.3, 0.1), grey(0.2, 0.1), budget=budget, batch_size=5)
-    assert outcome.queries == budget == engine.tally.rows
+    assert outcome.queries == budget == engine.counters.rows
     assert outcome.ended == ("exhausted" if budget == 6 else "budget")
 
 
@@ -92,7 +92,7 @@ def test_a_success_just_past_the_budget_is_a_failure() -> None:
 def test_uncharged_questions_have_a_count_of_their_own_and_may_end_the_attack() -> None:
     outcome, _, engine = run_script(grey(0.1, 0.2), grey(0.1, 0.9, charged=False), budget=2)
     assert (outcome.ended, outcome.queries, outcome.uncharged) == ("success", 2, 2)
-    assert engine.tally.queries == 2
+    assert engine.counters.queries == 2
 
 
 def test_a_success_below_the_eligible_loss_does_not_end_the_attack() -> None:
@@ -106,7 +106,7 @@ def test_a_success_below_the_eligible_loss_does_not_end_the_attack() -> None:
 
 def test_an_attack_with_nothing_to_ask_ends_at_once() -> None:
     outcome, _, engine = run_script()
-    assert (outcome.ended, outcome.queries, engine.tally.calls) == ("exhausted", 0, 0)
+    assert (outcome.ended, outcome.queries, engine.counters.calls) == ("exhausted", 0, 0)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
@@ -145,11 +145,11 @@ class Climbing(Attack):
     heard: dict[int, list[tuple[NDArray[np.float32], Reply]]] = field(default_factory=lambda: defaultdict(list))
     white_box: ClassVar = True
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(4):
-            pixels = rng.random((scene.index, *scene.shape), np.float32)
-            reply = yield Ask(Images(pixels), eligible_from=math.inf, gradient=scene.index % 2 == 0)
-            self.heard[scene.index].append((pixels, reply))
+            pixels = rng.random((context.index, *context.shape), np.float32)
+            reply = yield Ask(Images(pixels), eligible_from=math.inf, gradient=context.index % 2 == 0)
+            self.heard[context.index].append((pixels, reply))
 
     def run(self, threat: Threat, batch_size: int) -> dict[int, Outcome]:
         tasks = [Task(index, np.full((1, 3, 4), 0.5, np.float32), index % 4) for index in range(1, 8)]

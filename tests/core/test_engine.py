@@ -55,9 +55,9 @@ def test_results_do_not_depend_on_the_batch_or_on_what_is_in_flight(
     def run(tasks: tuple[Task, ...], batch_size: int, in_flight: int) -> dict[int, Outcome]:
         engine = Engine(attack, model, threat, budget=budget, seed=seed, batch_size=batch_size, in_flight=in_flight)
         found = results(engine.run(tasks))
-        assert engine.tally.queries == sum(outcome.queries for outcome in found.values())
-        assert engine.tally.rows <= budget * len(tasks), "the model was shown more than the budget allows"
-        assert engine.tally.padding == 0
+        assert engine.counters.queries == sum(outcome.queries for outcome in found.values())
+        assert engine.counters.rows <= budget * len(tasks), "the model was shown more than the budget allows"
+        assert engine.counters.padding == 0
         return found
 
     together = run(tasks, batch_size, in_flight)
@@ -97,8 +97,8 @@ def test_a_fixed_batch_is_always_filled_to_its_shape_and_padding_is_not_counted(
     )
     assert results(padded.run(tasks)) == results(plain.run(tasks))
     assert set(shapes) == {16}
-    assert padded.tally.rows == plain.tally.rows
-    assert padded.tally.rows + padded.tally.padding == 16 * padded.tally.calls
+    assert padded.counters.rows == plain.counters.rows
+    assert padded.counters.rows + padded.counters.padding == 16 * padded.counters.calls
 
 
 def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
@@ -106,7 +106,7 @@ def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
     tasks = tasks_for(SHAPE, threat, 20)
     whole = results(Engine(Parsimonious(), model, threat, budget=400).run(tasks))
     engine = Engine(Parsimonious(), model, threat, budget=400, batch_size=32, in_flight=8)
-    stopped = results(engine.run(tasks, lambda step: engine.stop() if step.tally.calls == 12 else None))
+    stopped = results(engine.run(tasks, lambda step: engine.stop() if step.counters.calls == 12 else None))
     unfinished = [outcome for outcome in stopped.values() if outcome.ended == "interrupted"]
     finished = {index: outcome for index, outcome in stopped.items() if outcome.ended != "interrupted"}
     assert finished
@@ -125,7 +125,7 @@ def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too()
     def record(step: Step) -> None:
         for told in step.told:
             journal.setdefault(told.image, []).append(told)
-        if step.tally.calls == 9:
+        if step.counters.calls == 9:
             first.stop()
 
     cut = results(first.run(tasks, record))
@@ -135,7 +135,7 @@ def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too()
     assert len(journal) > 2
     for index in journal:
         assert begun[index].queries in (cut[index].queries, cut[index].queries + 1)
-    assert sum(outcome.queries for outcome in begun.values()) == second.tally.queries
+    assert sum(outcome.queries for outcome in begun.values()) == second.counters.queries
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         def record(step: Step, cut: Engine = cut, calls: int = calls, journal: Any = journal) -> None:
             for told in step.told:
                 journal.setdefault(told.image, []).append(told)
-            if step.tally.calls == calls:
+            if step.counters.calls == calls:
                 cut.stop()
 
         before = {index: each for index, each in results(cut.run(tasks, record)).items() if each.ended != "interrupted"}
@@ -236,7 +236,7 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         answered = sum(len(told.loss) for index in after for told in journal.get(index, []))
         if batch_size == 1:  # else points after a success are shown too, and not counted
             assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)
-        assert resumed.tally.queries == sum(outcome.queries for outcome in after.values())
+        assert resumed.counters.queries == sum(outcome.queries for outcome in after.values())
 
 
 @dataclass(frozen=True)
@@ -247,13 +247,13 @@ class Patient(Attack):
     called: threading.Semaphore
     threads: set[int] = field(default_factory=set)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
-        yield Ask(Images(scene.image[None]))
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        yield Ask(Images(context.image[None]))
         self.threads.add(threading.get_ident())
-        if scene.index == 0:
+        if context.index == 0:
             for _ in range(self.calls):
                 assert self.called.acquire(timeout=30), "the model was not called meanwhile"
-        yield Ask(Images(scene.image[None]))
+        yield Ask(Images(context.image[None]))
 
 
 def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_given_in() -> None:
@@ -298,7 +298,7 @@ def test_a_model_with_cores_of_its_own_is_given_a_batch_before_it_has_done_with_
     tasks = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
     engine = Engine(attack, Cores(in_company, cores=2), Threat(0.75, loss="margin"), budget=9, batch_size=4)
     assert [outcome.ended for outcome in engine.run(tasks)] == ["exhausted"] * 8
-    assert engine.tally.calls == 6
+    assert engine.counters.calls == 6
 
 
 @pytest.mark.parametrize(("images", "batches"), [(3, [3, 3]), (5, [4, 4, 2]), (6, [4, 2, 4, 2])])
@@ -347,4 +347,4 @@ def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing
     with pytest.raises(ModelError, match="out of memory"):
         list(engine.run(tasks, lambda step: steps.append(len(step.told))))
     assert len(steps) == failing - 1
-    assert engine.tally.queries == 4 * (failing - 1)
+    assert engine.counters.queries == 4 * (failing - 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import refused, run
-from driving import Startled, converse, linear_loss, random_image, scene_of, smooth_loss
+from driving import Startled, context_of, converse, linear_loss, random_image, smooth_loss
 from driving import run as run_on_engine
 from parsimon import Threat, runs
 from parsimon.attacks import PGD, Parsimonious
@@ -127,7 +127,7 @@ def highest_corner(image: Any, loss: Any, eps: float) -> float:
 def test_over_pixels_both_searches_find_the_best_corner_of_a_linear_loss(local: bool) -> None:
     image = random_image(SHAPE, margin=0.2)
     loss = linear_loss(np.random.default_rng(1).normal(size=SHAPE))
-    exchanges = converse(OverPixels(local), scene_of(image), loss, asks=1000)
+    exchanges = converse(OverPixels(local), context_of(image), loss, asks=1000)
     found = max(each.losses.max() for each in exchanges)
     assert found == pytest.approx(highest_corner(image, loss, 0.1), rel=1e-6)
 
@@ -136,7 +136,7 @@ def test_local_search_over_pixels_ends_where_no_flip_of_one_pixel_helps() -> Non
     for seed in range(20):
         image = random_image(SHAPE, seed, margin=0.45)
         loss = smooth_loss(SHAPE, seed)
-        asked = converse(OverPixels(local=True), scene_of(image, eps=0.4), loss, asks=1000)
+        asked = converse(OverPixels(local=True), context_of(image, eps=0.4), loss, asks=1000)
         images = np.concatenate([each.images for each in asked])
         losses = np.concatenate([each.losses for each in asked])
         best = images[losses.argmax()]
@@ -144,7 +144,7 @@ def test_local_search_over_pixels_ends_where_no_flip_of_one_pixel_helps() -> Non
             flipped = best.copy()
             flipped[place] = 2 * image[place] - best[place]
             assert loss(flipped) <= losses.max() + 1e-5
-        greedy = converse(OverPixels(local=False), scene_of(image, eps=0.4), loss, asks=1000)
+        greedy = converse(OverPixels(local=False), context_of(image, eps=0.4), loss, asks=1000)
         assert losses.max() >= max(each.losses.max() for each in greedy)
 
 

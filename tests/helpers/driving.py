@@ -33,7 +33,7 @@ def random_image(shape: Shape, seed: int = 0, margin: float = 0.0) -> Pixels:
     return np.random.default_rng(seed).uniform(margin, 1 - margin, shape).astype(np.float32)
 
 
-def scene_of(image: Pixels, eps: float = 0.1, budget: int = 1000) -> ImageContext:
+def context_of(image: Pixels, eps: float = 0.1, budget: int = 1000) -> ImageContext:
     return ImageContext(0, image, Threat(eps), budget)
 
 
@@ -44,15 +44,15 @@ def pixels_of(ask: Ask) -> Pixels:
     return np.asarray(ask.points.pixels[0])
 
 
-def drawn(scene: ImageContext, ask: Ask) -> Pixels:
+def drawn(context: ImageContext, ask: Ask) -> Pixels:
     """All that is asked, as images."""
     points = [ask.points.point(number) for number in range(ask.points.size)]
-    return np.stack([render(scene.image, scene.threat, point) for point in points])
+    return np.stack([render(context.image, context.threat, point) for point in points])
 
 
-def converse(attack: Attack, scene: ImageContext, loss: Loss, asks: int, seed: int = 0) -> list[Exchange]:
+def converse(attack: Attack, context: ImageContext, loss: Loss, asks: int, seed: int = 0) -> list[Exchange]:
     """The search's first questions, each answered by the loss; fewer if it has no more."""
-    search = attack.search(scene, np.random.default_rng(seed))
+    search = attack.search(context, np.random.default_rng(seed))
     exchanges: list[Exchange] = []
     reply: Reply | None = None
     while len(exchanges) < asks:
@@ -60,7 +60,7 @@ def converse(attack: Attack, scene: ImageContext, loss: Loss, asks: int, seed: i
             ask = next(search) if reply is None else search.send(reply)
         except StopIteration:
             break
-        images = drawn(scene, ask)
+        images = drawn(context, ask)
         exchanges.append(Exchange(ask, images, np.array([loss(image) for image in images])))
         reply = Reply(exchanges[-1].losses)
     return exchanges
@@ -97,11 +97,11 @@ def ball(image: Pixels, eps: float) -> tuple[Pixels, Pixels]:
     return low_in.view(np.float32), high_in.view(np.float32)
 
 
-def in_ball(scene: ImageContext, images: Pixels) -> NDArray[np.bool_]:
+def in_ball(context: ImageContext, images: Pixels) -> NDArray[np.bool_]:
     """Which images lie in the ball, from its definition; a rounding of the last digit is forgiven."""
-    distance = np.abs(images.astype(np.float64) - scene.image).max(axis=(1, 2, 3))
+    distance = np.abs(images.astype(np.float64) - context.image).max(axis=(1, 2, 3))
     in_range = (images.min(axis=(1, 2, 3)) >= 0) & (images.max(axis=(1, 2, 3)) <= 1)
-    inside: NDArray[np.bool_] = (distance <= scene.threat.eps + 1e-7) & in_range
+    inside: NDArray[np.bool_] = (distance <= context.threat.eps + 1e-7) & in_range
     return inside
 
 

@@ -25,7 +25,7 @@ class Scripted(Attack):
     asks: tuple[Ask, ...]
     heard: list[Reply] = field(default_factory=list)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         for ask in self.asks:
             self.heard.append((yield ask))
 

@@ -21,7 +21,7 @@ def make(folder: Path) -> None:
     """Store both runs in a folder, as the README beside those of version 0.2 says; it must be the working folder."""
 
     def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
-        if attack == "Bandits" and step.tally.ended >= 3:
+        if attack == "Bandits" and step.counters.ended >= 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     for name in ("data.npz", "sine_model.py"):
@@ -35,9 +35,9 @@ def described(comparison: Comparison) -> dict[str, Any]:
     return {
         name: (
             [(outcome, outcome.confidence) for outcome in result.outcomes],
-            (result.tally.queries, result.tally.traffic, result.verification, result.budget, result.threat),
-            [each.tolist() for each in (result.labels, result.prepared.predicted, result.prepared.confidence)],
-            (result.prepared.classes, result.prepared.way, result.prepared.remarks),
+            (result.counters.queries, result.counters.traffic, result.verification, result.budget, result.threat),
+            [each.tolist() for each in (result.labels, result.clean.predicted, result.clean.confidence)],
+            (result.clean.classes, result.clean.way, result.clean.remarks),
         )
         for name, result in comparison.results.items()
     }

@@ -81,8 +81,8 @@ def pictures_at(port: int, top: int) -> Callable[[Any], Flow]:
 def test_an_attack_on_an_endpoint_comes_to_what_it_comes_to_in_process(port: int, batch: int | None) -> None:
     here, there = attack(), attack(HttpModel(scores_at(port), RequestPolicy(batch=batch)))
     assert there.outcomes == here.outcomes
-    assert there.traffic == Traffic(there.tally.rows, there.tally.rows)  # no image that nobody asked for
-    assert there.tally.padding == 0
+    assert there.traffic == Traffic(there.counters.rows, there.counters.rows)  # no image that nobody asked for
+    assert there.counters.padding == 0
 
 
 def test_faults_on_the_way_change_nothing(port: int, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_what_workers_send_adds_up(port: int, tmp_path: Path, by_name: Callable[
         there = attack(by_name(between.port), workers=2)
         shown = between.shown
     assert there.outcomes == attack().outcomes
-    assert there.traffic.answered == there.tally.rows
+    assert there.traffic.answered == there.counters.rows
     assert there.traffic.answered + clean == sum(each["rows"] for each in shown if not each["fault"])
     assert there.traffic.answered < there.traffic.attempted <= sum(each["rows"] for each in shown) - clean
 

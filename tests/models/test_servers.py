@@ -115,7 +115,7 @@ def test_an_attack_comes_to_what_it_comes_to_in_process(server: Server, protocol
     here, there = attack("robust"), attack(server.url(protocol))
     assert there.outcomes == here.outcomes
     assert here.traffic is None
-    shown = there.tally.rows + there.tally.padding
+    shown = there.counters.rows + there.counters.padding
     assert there.traffic == Traffic(shown, shown)
     assert f"Images sent to the server: Parsimonious {shown:,} attempted, {shown:,} answered." in str(there)
 
@@ -123,8 +123,8 @@ def test_an_attack_comes_to_what_it_comes_to_in_process(server: Server, protocol
 def test_without_filling_only_what_is_asked_is_sent(server: Server) -> None:
     here, there = attack("robust"), attack(server.url("grpc", settings="fill=false"))
     assert there.outcomes == here.outcomes  # of this network, whose rounding does not depend on the batch
-    assert there.tally.padding == 0
-    assert there.traffic == Traffic(there.tally.rows, there.tally.rows)
+    assert there.counters.padding == 0
+    assert there.traffic == Traffic(there.counters.rows, there.counters.rows)
 
 
 def test_pixels_of_8_bits_need_8_bit_mode(server: Server) -> None:
@@ -168,7 +168,7 @@ def test_a_fault_in_every_fifth_request_changes_nothing_and_is_counted(
     assert oracle.traffic.attempted == sum(each["rows"] for each in shown)
     assert oracle.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
     assert there.traffic is not None
-    assert there.traffic.answered == there.tally.rows + there.tally.padding
+    assert there.traffic.answered == there.counters.rows + there.counters.padding
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -180,7 +180,7 @@ def test_broken_connections_change_nothing(server: Server, tmp_path: Path, proto
     assert len(set(faults)) == 3
     assert there.outcomes == attack("robust").outcomes
     assert there.traffic is not None
-    assert there.traffic.answered == there.tally.rows + there.tally.padding
+    assert there.traffic.answered == there.counters.rows + there.counters.padding
     assert there.traffic.attempted > there.traffic.answered
 
 

@@ -83,7 +83,7 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
         parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100)
         for model in (module, TorchModel(module, plain=True))
     )
-    assert (chosen.prepared.way, plain.prepared.way) == (TURNED, PLAIN)
+    assert (chosen.clean.way, plain.clean.way) == (TURNED, PLAIN)
     assert chosen.outcomes == plain.outcomes
     assert chosen.success.any()
 

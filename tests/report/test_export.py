@@ -45,7 +45,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "attack": name,
             "image": each.index,
             "label": int(result.labels[each.index]),
-            "clean_confidence": result.prepared.confidence[each.index],
+            "clean_confidence": result.clean.confidence[each.index],
             "success": each.success,
             "queries": each.queries,
             "uncharged": each.uncharged,

@@ -160,7 +160,7 @@ def test_curves_are_the_statistics(log: bool) -> None:
 def compared(**rates: float) -> Comparison:
     """Attacks by their names that fooled so much of 40 images; PGD is the white box."""
     images, labels = np.zeros((40, 1, 1, 1), np.float32), np.zeros(40, np.intp)
-    prepared = CleanPredictions(labels, labels == 0, 2, np.ones(40))
+    clean = CleanPredictions(labels, labels == 0, 2, np.ones(40))
     return Comparison(
         {
             name: Result(
@@ -169,7 +169,7 @@ def compared(**rates: float) -> Comparison:
                 int(1000 * rate),
                 images,
                 labels,
-                prepared,
+                clean,
                 tuple(
                     Outcome(index, index < 40 * rate, 5 + index, "success" if index < 40 * rate else "budget")
                     for index in range(40)

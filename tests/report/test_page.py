@@ -122,9 +122,7 @@ def test_every_outcome_is_in_the_gallery_with_its_pictures(tmp_path: Path) -> No
         original = IMAGES[image["number"]]
         assert image["label"] == LABELS[image["number"]]
         assert np.abs(pixels(image["original"]) - original).max() < 1e-6  # they are 8-bit images
-        assert image["before"] == pytest.approx(
-            small().results["Square"].prepared.confidence[image["number"]], abs=5e-4
-        )
+        assert image["before"] == pytest.approx(small().results["Square"].clean.confidence[image["number"]], abs=5e-4)
         for (state, queries, predicted, confidence, *pictures), result in zip(
             image["attacks"], small().results.values(), strict=True
         ):

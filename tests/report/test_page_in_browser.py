@@ -125,7 +125,7 @@ def test_classes_are_shown_with_the_models_confidence_in_them(reader: Reader) ->
     shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".classes")]
     expected = []
     for each in result.outcomes:
-        seen = [(result.labels[each.index], result.prepared.confidence[each.index])]
+        seen = [(result.labels[each.index], result.clean.confidence[each.index])]
         seen += [(each.predicted, each.confidence)] * each.success
         said = [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
         expected.append(" \N{RIGHTWARDS ARROW} ".join(said))

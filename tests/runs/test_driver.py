@@ -77,7 +77,7 @@ class Room:
             yield worker, Lost("it was time")
         else:
             answer = pickle.loads(report)
-            self._reported[worker] = answer.tally.rows
+            self._reported[worker] = answer.counters.rows
             yield worker, answer
 
 
@@ -91,7 +91,7 @@ def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
     oracle = Recording(SHAPE)
     engine = plan(attack, 256).engine(oracle)
     outcomes = {outcome.index: outcome for outcome in engine.run(TASKS)}
-    return outcomes, engine.tally, Counter(image.tobytes() for image in oracle.rows)
+    return outcomes, engine.counters, Counter(image.tobytes() for image in oracle.rows)
 
 
 @settings(max_examples=30)
@@ -105,15 +105,15 @@ def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
 def test_outcomes_are_the_engines_own_whoever_is_lost(
     attack: str, count: int, survivors: int, in_flight: int, seed: int
 ) -> None:
-    expected, tally, once = alone(attack)
+    expected, counters, once = alone(attack)
     room = Room(count, losses=max(0, count - survivors), seed=seed)
     driver = Driver(room, plan(attack, in_flight))
     found = [(outcome.index, outcome) for outcome in driver.run(TASKS)]
     assert len(found) == len(TASKS)
     assert dict(found) == expected
-    assert driver.tally.queries == tally.queries
-    assert (driver.tally.ended, driver.tally.successes) == (tally.ended, tally.successes)
-    assert driver.tally.rows == len(room.shown) - len(room.unseen)
+    assert driver.counters.queries == counters.queries
+    assert (driver.counters.ended, driver.counters.successes) == (counters.ended, counters.successes)
+    assert driver.counters.rows == len(room.shown) - len(room.unseen)
     # Beyond what a lost worker did not report, only points behind a success in the same breath differ, by batches.
     more = Counter(room.shown) - Counter(room.unseen) - once
     assert all(row not in once and times == 1 for row, times in more.items())
@@ -146,7 +146,7 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
 
     def stop_soon(step: Step) -> None:
         told.extend(step.told)
-        if driver.tally.calls == 40:
+        if driver.counters.calls == 40:
             driver.stop()
 
     found = {outcome.index: outcome for outcome in driver.run(TASKS, stop_soon)}
@@ -170,7 +170,7 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
 
     def fall_silent(step: Step) -> None:
         told.extend(step.told)
-        if driver.tally.calls == 40:
+        if driver.counters.calls == 40:
             room.late = count - 1
             driver.stop()
 
@@ -185,7 +185,7 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
         else:
             assert outcome == whole[outcome.index]
     assert {part.image for part in told} <= {outcome.index for outcome in found}
-    assert driver.tally.queries == sum(outcome.queries for outcome in found)
+    assert driver.counters.queries == sum(outcome.queries for outcome in found)
 
 
 def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: py
 
     def pass_time(_: Step) -> None:
         clock[0] += 100  # seconds for each model call
-        if driver.tally.calls == 20:
+        if driver.counters.calls == 20:
             driver.stop()
 
     assert [outcome for outcome in driver.run(TASKS, pass_time) if outcome.ended == "interrupted"]
@@ -211,12 +211,12 @@ def test_a_worker_that_begins_when_an_attack_has_ended_without_it_loses_no_answe
     driver = Driver(room, plan())
 
     def stop_soon(_: Step) -> None:
-        if driver.tally.calls == 40:
+        if driver.counters.calls == 40:
             driver.stop()
 
     interrupted = [outcome for outcome in driver.run(TASKS, stop_soon) if outcome.ended == "interrupted"]
     assert len(room.given) == 2
-    assert driver.tally.rows == len(room.shown) - before
+    assert driver.counters.rows == len(room.shown) - before
     assert sum(len(hand.images) for hand in driver._hands.values()) == 0 < len(interrupted)
 
 
@@ -236,7 +236,7 @@ class UnsendableError(Exception):
 class Broken(Attack):
     error: Exception
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         raise self.error
         yield
 

@@ -175,7 +175,8 @@ def live(statements):
     sqlite3.connect = watched
     with Store(folder, images, write=True) as store:
         for number in range(2):
-            store.save("attack", [Outcome(number, False, 7, "budget")], [JournalEntry(9, np.ones(1), None, 0, 0)], number)
+            entry = JournalEntry(9, np.ones(1), None, 0, 0)
+            store.save("attack", [Outcome(number, False, 7, "budget")], [entry], number)
         store.finish("attack")
 
 killed = 0

@@ -73,7 +73,7 @@ def test_ctrl_c_between_two_attacks_leaves_the_second_unfinished(folder: Path, m
     monkeypatch.syspath_prepend(folder)
 
     def interrupt(attack: str, images: int, step: Step) -> None:
-        if attack == "Parsimonious" and step.tally.ended == images:
+        if attack == "Parsimonious" and step.counters.ended == images:
             os.kill(os.getpid(), signal.SIGINT)
 
     cut = runs.run(spec(attacks=ATTACKS[:2], eps="0.02"), folder / "out", watch=interrupt)
@@ -149,7 +149,7 @@ def test_a_run_is_read_without_its_model(here: Path) -> None:
         confidences = [outcome.confidence for outcome in result.outcomes]
         assert [outcome.confidence for outcome in read.results[name].outcomes] == confidences
         assert [confidence is not None for confidence in confidences] == result.success.tolist()
-        assert np.array_equal(read.results[name].prepared.confidence, result.prepared.confidence)
+        assert np.array_equal(read.results[name].clean.confidence, result.clean.confidence)
         assert np.array_equal(read.results[name].adversarial, result.adversarial)
 
 
@@ -244,7 +244,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="make room on the disk, then resume"):
-            store.know("large", "x" * 10_000_000)
+            store.set_fact("large", "x" * 10_000_000)
     assert str(runs.load(here / "copy")) == str(runs.load(here / "out"))
 
 
@@ -252,7 +252,7 @@ def interrupted(here: Path) -> Path:
     """A run that Ctrl-C has ended after some of its images."""
 
     def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
-        if step.tally.ended >= 3:
+        if step.counters.ended >= 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     runs.run(spec(attacks=("square",), eps="0.02", batch_size=4), here / "cut", in_flight=4, watch=interrupt)
@@ -263,7 +263,7 @@ def test_only_the_version_that_a_run_was_begun_with_goes_on_with_it(here: Path) 
     """Another one may ask otherwise, and what was answered would be taken for answers to other questions."""
     for folder in (_copy_of_a_run(here), interrupted(here)):
         with Store(folder, (), write=True) as store:
-            store.know("parsimon", "0.0.9")
+            store.set_fact("parsimon", "0.0.9")
     assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # with nothing left to ask
     with pytest.raises(
         InputError, match=rf"begun with parsimon 0\.0\.9; here .* parsimon {parsimon.__version__}, which"

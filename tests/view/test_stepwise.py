@@ -118,7 +118,7 @@ def test_the_scene_is_the_picture_and_the_ends_of_the_ball() -> None:
     first, *_ = told(3, "robust", 500)
     image = zoo.images()[0][3].transpose(1, 2, 0)
     for name, expected in (("original", image), ("low", image - EPS), ("high", image + EPS)):
-        pixels = np.frombuffer(b64decode(first["scene"][name]), np.uint8).reshape(32, 32, 3)
+        pixels = np.frombuffer(b64decode(first["context"][name]), np.uint8).reshape(32, 32, 3)
         assert np.abs(pixels - expected.clip(0, 1) * 255).max() <= 0.5 + 1e-4
     model = session("robust")
     scores = model.run(None, {model.get_inputs()[0].name: zoo.images()[0][3:4]})[0]

@@ -96,7 +96,7 @@ class Recipe:
             return Found(given.copy(), np.ones(len(given), np.bool_), None)
         if result.summary.unfinished:  # a loop over batches must end at Ctrl-C, too
             raise KeyboardInterrupt
-        at_goal = result.prepared.predicted == goals if targeted else ~result.prepared.correct
+        at_goal = result.clean.predicted == goals if targeted else ~result.clean.correct
         adversarial = given.copy()
         adversarial[result.success] = frame.theirs(result.adversarial[result.success])
         return Found(adversarial, result.success | at_goal, result)

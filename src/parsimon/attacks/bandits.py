@@ -58,11 +58,11 @@ class Bandits(Attack):
         check_whole("tile", self.tile, 1, MOST)
         check_flag("strict", self.strict)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        channels, height, width = scene.shape
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        channels, height, width = context.shape
         rows, columns = min(self.tile, height), min(self.tile, width)
         tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
-        image = scene.image
+        image = context.image
         # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent. Taken
         # so, they do not overflow, and a prior that has been rounded to 1 can still turn back.
         dual = np.zeros((channels, rows * columns), np.float32)
@@ -70,7 +70,7 @@ class Bandits(Attack):
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
             dual += np.float32(self.online_step) * gradient
             step = np.float32(self.step) * np.sign(dual)
-            image = scene.project(image + step.take(tile_of_pixel, axis=1))
+            image = context.project(image + step.take(tile_of_pixel, axis=1))
             yield Ask(Images(image[None]), charged=self.strict)
 
     def _estimate(

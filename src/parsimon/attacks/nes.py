@@ -62,8 +62,8 @@ class NES(Attack):
         for name in ("by_length", "anneal", "strict"):
             check_flag(name, getattr(self, name))
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        image, step = scene.image, self.step
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        image, step = context.image, self.step
         direction = np.zeros_like(image)
         losses: list[float] = []
         while True:
@@ -73,7 +73,7 @@ class NES(Attack):
             if self.anneal and len(losses) == _PLATEAU and losses[-1] < losses[0]:
                 step = max(step / 2, min(step, _LEAST_STEP))
                 losses = []
-            image = scene.project(image + np.float32(step) * np.sign(direction))
+            image = context.project(image + np.float32(step) * np.sign(direction))
             yield Ask(Images(image[None]), charged=self.strict)
 
     def _estimate(self, image: Image, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Image, float]]:

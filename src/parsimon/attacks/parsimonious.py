@@ -82,10 +82,10 @@ class Parsimonious(Attack):
     def rounding(self) -> Rounding:
         return "nearest" if self.behaviour == "published" else "inward"
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        grid = first_grid(scene.shape, self.block, self.noise)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        grid = first_grid(context.shape, self.block, self.noise)
         if self.behaviour == "published":
-            return self._published(grid, np.random.RandomState(scene.index))
+            return self._published(grid, np.random.RandomState(context.index))
         return self._paper(grid, rng)
 
     def _paper(self, grid: Grid, rng: np.random.Generator) -> Search:

@@ -48,14 +48,14 @@ class PGD(Attack):
         if self.restarts > 1 and not self.random_start:
             raise InputError("restarts need random_start: without it each would repeat the first")
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        low, high = scene.bounds
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        low, high = context.bounds
         for _ in range(self.restarts):
-            image = scene.image
+            image = context.image
             if self.random_start:
-                image = scene.project(low + (high - low) * rng.random(scene.shape, np.float32))
+                image = context.project(low + (high - low) * rng.random(context.shape, np.float32))
             for _ in range(self.steps):
                 reply = yield Ask(Images(image[None]), gradient=True)
                 assert reply.gradient is not None, "a white-box attack is told what it asks for"
-                image = scene.project(image + np.float32(self.step) * np.sign(reply.gradient[0]))
+                image = context.project(image + np.float32(self.step) * np.sign(reply.gradient[0]))
             yield Ask(Images(image[None]))

@@ -25,7 +25,7 @@ class RandomCorners(Attack):
         if self.block is not None:
             check_whole("block", self.block, 1, MOST)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        grid = first_grid(scene.shape, self.block)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        grid = first_grid(context.shape, self.block)
         while True:
             yield Ask(Corners(grid, rng.random(grid.count) < 0.5))

@@ -18,17 +18,17 @@ from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
 class SignHunter(Attack):
     """SignHunter with steps of eps. It has no settings and draws nothing at random."""
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
-        origin, eps = scene.image, np.float32(scene.threat.eps)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
+        origin, eps = context.image, np.float32(context.threat.eps)
         signs = np.ones(origin.size, np.float32)
         highest = -math.inf
         while True:
-            best = scene.project(origin + eps * signs.reshape(scene.shape))
+            best = context.project(origin + eps * signs.reshape(context.shape))
             if highest == -math.inf:
                 highest = (yield Ask(Images(best[None]))).loss[0]
             for part in _parts(origin.size):
                 signs[part] *= -1
-                candidate = scene.project(origin + eps * signs.reshape(scene.shape))
+                candidate = context.project(origin + eps * signs.reshape(context.shape))
                 loss = (yield Ask(Images(candidate[None]))).loss[0]
                 if loss >= highest:
                     best, highest = candidate, loss

@@ -45,11 +45,11 @@ class SimBA(Attack):
         check_number("step", self.step)
         check_number("frequencies", self.frequencies, most=1)
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        channels, height, width = scene.shape
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        channels, height, width = context.shape
         down, across = (self._directions(side) for side in (height, width))
         directions = channels, len(down), len(across)
-        image = scene.image
+        image = context.image
         highest = (yield Ask(Images(image[None]))).loss[0]
         while True:
             for number in rng.permutation(math.prod(directions)):
@@ -58,7 +58,7 @@ class SimBA(Attack):
                 for sign in (-1, 1):
                     candidate = image.copy()
                     candidate[channel] += sign * step
-                    loss = (yield Ask(Images(scene.project(candidate)[None]))).loss[0]
+                    loss = (yield Ask(Images(context.project(candidate)[None]))).loss[0]
                     if loss > highest:
                         image, highest = candidate, loss
                         break

@@ -46,12 +46,12 @@ class Square(Attack):
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        channels, height, width = scene.shape
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        channels, height, width = context.shape
         best = MutableCorner(np.repeat(rng.random((1, width, channels)) < 0.5, height, axis=0))  # vertical stripes
         yield from best.ask()
-        for query in range(scene.budget):
-            side = self._side(query / scene.budget, height, width)
+        for query in range(context.budget):
+            side = self._side(query / context.budget, height, width)
             # As published, a window never reaches the last row and column.
             top, left = rng.integers(max(1, height - side)), rng.integers(max(1, width - side))
             window = slice(top, top + side), slice(left, left + side), slice(None)

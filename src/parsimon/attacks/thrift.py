@@ -63,8 +63,8 @@ class Thrift(Attack):
     def own_loss(self, targeted: bool) -> Loss:
         return "cross-entropy" if targeted else "margin"
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        best, brushes = yield from self._first(scene, rng)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        best, brushes = yield from self._first(context, rng)
         while True:  # until a pass over all levels has raised nothing
             before = best.loss
             while at_work := [brush for brush in brushes if not brush.done]:
@@ -79,15 +79,15 @@ class Thrift(Attack):
                 brush.restart()
 
     def _first(
-        self, scene: ImageContext, rng: np.random.Generator
+        self, context: ImageContext, rng: np.random.Generator
     ) -> Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]:
         """The corner to begin with, and the ways to change it."""
-        channels, height, width = scene.shape
+        channels, height, width = context.shape
         thick, rows, columns, checkerboard = _lines(height, width)
         everywhere = np.ones((height, width, channels), bool)
         across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
         coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
-        light = lighter(scene.image) if self.contrast and coloured else everywhere
+        light = lighter(context.image) if self.contrast and coloured else everywhere
         new_brush = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
         plain = new_brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
         lined, squared, best = (MutableCorner(signs & everywhere) for signs in (columns, checkerboard, ~light))

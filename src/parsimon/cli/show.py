@@ -103,9 +103,9 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "run": str(folder),
         "finished": not comparison.unfinished,
         "images": len(first.labels),
-        "correct": int(first.prepared.correct.sum()),
+        "correct": int(first.clean.correct.sum()),
         "attacked": len(first.outcomes),
-        "clean_accuracy": first.prepared.accuracy,
+        "clean_accuracy": first.clean.accuracy,
         "robust_accuracy": comparison.robust_accuracy,
         "attacks": [_attack(name, result) for name, result in comparison.results.items()],
         "paired": [{"against": name, **_finite(asdict(pair))} for name, pair in paired.items()],
@@ -166,12 +166,12 @@ def _write_examples(comparison: Comparison, path: Path, names: tuple[str, ...] |
 
 
 def _example(result: Result, outcome: Outcome, names: tuple[str, ...] | None) -> Example:
-    known = names if names is not None and result.prepared.classes == len(names) else None
+    known = names if names is not None and result.clean.classes == len(names) else None
 
     def seen(number: int, confidence: float) -> str:
         return f"{known[number] if known else f'class {number}'} {confidence:.0%}"
 
-    before = seen(int(result.labels[outcome.index]), result.prepared.confidence[outcome.index])
+    before = seen(int(result.labels[outcome.index]), result.clean.confidence[outcome.index])
     after = f"as {seen(outcome.predicted or 0, outcome.confidence or 0)}"
     queries = f"{outcome.queries:,} {'query' if outcome.queries == 1 else 'queries'}"
     return Example(np.asarray(result.images[outcome.index]), result.draw(outcome), (before, after, queries))

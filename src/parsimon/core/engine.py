@@ -70,7 +70,7 @@ class Counters:
 class Step(NamedTuple):
     """What one model call has brought."""
 
-    tally: Counters
+    counters: Counters
     told: list[JournalEntry]  # to the searches that go on; what ended was yielded before
 
 
@@ -105,7 +105,7 @@ class Engine:
                 f"{type(attack).__name__} is a white-box attack and needs gradients, which this model does not tell: "
                 "pass a torch module, or an ONNX file by its path or its name in the zoo"
             )
-        self.tally = Counters()
+        self.counters = Counters()
         # The published behaviour of an attack includes its arithmetic, whatever else is asked for.
         self.threat = replace(threat, rounding="nearest") if attack.rounding == "nearest" else threat
         self._attack, self._oracle = attack, oracle
@@ -137,7 +137,7 @@ class Engine:
         first = [task for task in places if task is not None]
         if not first or self.stopped:
             return
-        flights = self._flights(self._scene(first[0]).shape, len(places))
+        flights = self._flights(self._context(first[0]).shape, len(places))
         # No more begin in a turn than fill a batch, so that the model looks at some while others begin.
         waiting = chain(first, waiting)
         arrivals = _arriving(waiting, min(len(places), self._batch_size))
@@ -174,7 +174,7 @@ class Engine:
             canvas = Canvas(shape, places, self.threat, self._oracle)
         return Scheduler(
             canvas,
-            lambda task: self._attack.search(self._scene(task), np.random.default_rng([self._seed, task.index])),
+            lambda task: self._attack.search(self._context(task), np.random.default_rng([self._seed, task.index])),
             self.threat,
             places=places,
             budget=self._budget,
@@ -183,7 +183,7 @@ class Engine:
             enough=self._enough,
         )
 
-    def _scene(self, task: Task) -> ImageContext:
+    def _context(self, task: Task) -> ImageContext:
         return ImageContext(task.index, task.image, self.threat, self._budget)
 
     def _turn(
@@ -207,18 +207,18 @@ class Engine:
 
     def _news(self, turn: Turn, answered: BatchScores | None) -> Iterator[Outcome | Step]:
         """Count what has come of a turn, and tell of it."""
-        self.tally.queries += turn.queries
+        self.counters.queries += turn.queries
         if answered is not None:
             images, rows = len(answered.batch.drawn.images), len(answered.batch.goals)
-            self.tally.rows += rows
-            self.tally.padding += images - rows
-            self.tally.calls += 1
+            self.counters.rows += rows
+            self.counters.padding += images - rows
+            self.counters.calls += 1
         for outcome in turn.ended:
-            self.tally.ended += 1
-            self.tally.successes += outcome.success
+            self.counters.ended += 1
+            self.counters.successes += outcome.success
             yield outcome
         if answered is not None:
-            yield Step(self.tally, turn.told)
+            yield Step(self.counters, turn.told)
 
     @contextmanager
     def _counting_traffic(self) -> Iterator[None]:
@@ -230,7 +230,7 @@ class Engine:
         try:
             yield
         finally:
-            self.tally.traffic = (self.tally.traffic or Traffic()) + (self._remote.traffic - before)
+            self.counters.traffic = (self.counters.traffic or Traffic()) + (self._remote.traffic - before)
 
     def _pull_back(self, batch: Batch) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""

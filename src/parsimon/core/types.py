@@ -165,7 +165,7 @@ class Attack(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # settings by the name of the experiment they come from
 
     @abstractmethod
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         """Ask until there is nothing left to ask; the engine ends it at its first success or at its budget."""
 
     def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (for those that override it)

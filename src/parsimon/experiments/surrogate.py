@@ -43,8 +43,8 @@ class Climb(Attack):
     def white_box(self) -> bool:  # type: ignore[override]  # it is what the wrapped attack is
         return self.attack.white_box
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        search = self.attack.search(scene, rng)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        search = self.attack.search(context, rng)
         highest = -math.inf
         try:
             ask = next(search)
@@ -53,7 +53,7 @@ class Climb(Attack):
                 place = int(np.argmax(reply.loss))
                 if reply.loss[place] > highest:
                     highest = float(reply.loss[place])
-                    self.best[scene.index] = Best(highest, ask.points.point(place))
+                    self.best[context.index] = Best(highest, ask.points.point(place))
                 ask = search.send(reply)
         except StopIteration:
             return
@@ -70,8 +70,8 @@ class OverPixels(Attack):
 
     local: bool
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        grid = first_grid(scene.shape, 1, None)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        grid = first_grid(context.shape, 1, None)
         order = rng.permutation(grid.count)
 
         def climb() -> setsearch.SetSearch:

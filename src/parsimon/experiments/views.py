@@ -66,7 +66,7 @@ def _examples(exhibit: Exhibit, done: Sequence[Done]) -> View:
     fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
     if not fooled:
         raise InputError(f"{exhibit.title}: no image was fooled, none can be shown: allow more images or queries")
-    names = classes if classes is not None and len(classes) == result.prepared.classes else None
+    names = classes if classes is not None and len(classes) == result.clean.classes else None
     captions = []
     for outcome in fooled:
         seen = [int(result.labels[outcome.index]), int(outcome.predicted or 0)]

@@ -13,7 +13,7 @@ from parsimon.models.named import open_model
 from parsimon.models.remote.base import RequestPolicy
 from parsimon.models.remote.http import HttpModel, Request
 
-__all__ = ["FunctionModel", "HttpModel", "RequestPolicy", "Request", "as_model"]
+__all__ = ["FunctionModel", "HttpModel", "Request", "RequestPolicy", "as_model"]
 
 
 def as_model(model: Any) -> Model:

@@ -39,8 +39,8 @@ def _open(name: str) -> Any:
     if name and (Path(name).exists() or Path(name).suffix):
         return Path(name)
     raise InputError(
-        f"there is no model {quote(name)}: give a bundled network ({', '.join(catalogue.NAMES)}), one of `parsimon zoo`, "
-        f"the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind "
+        f"there is no model {quote(name)}: give a bundled network ({', '.join(catalogue.NAMES)}), one of "
+        f"`parsimon zoo`, the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind "
         "a server, or package.module:function for a function that returns the model"
     )
 

@@ -44,7 +44,7 @@ def write_results(results: Mapping[str, Result], path: str | Path) -> None:
 def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
-            before = int(result.labels[each.index]), float(result.prepared.confidence[each.index])
+            before = int(result.labels[each.index]), float(result.clean.confidence[each.index])
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
             seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
             yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late)

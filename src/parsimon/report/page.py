@@ -81,7 +81,7 @@ def _gallery(comparison: Comparison, classes: Sequence[str] | None, room: _Room)
             {
                 "number": index,
                 "label": int(results[0].labels[index]),
-                "before": digits(results[0].prepared.confidence[index]),
+                "before": digits(results[0].clean.confidence[index]),
                 "original": pictures[0][0] if pictures else None,
                 "attacks": [
                     None if outcome is None else [*ending_of(outcome), *(pictures[1 + number] if pictures else ())]

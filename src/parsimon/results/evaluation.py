@@ -37,7 +37,7 @@ class Evaluation:
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Which images the model classifies correctly when they are clean."""
-        return self._first.prepared.correct
+        return self._first.clean.correct
 
     @property
     def robust(self) -> NDArray[np.bool_]:

@@ -34,15 +34,15 @@ class Result:
     budget: int
     images: ImageSource
     labels: NDArray[np.intp]
-    prepared: CleanPredictions
+    clean: CleanPredictions
     outcomes: tuple[Outcome, ...]  # of the attacked images, in order
-    tally: Counters
+    counters: Counters
     verification: Verification | None = None  # None: the successes were not queried again
 
     @property
     def traffic(self) -> Traffic | None:
         """What went to a model behind a network for this attack; None of other models."""
-        return self.tally.traffic
+        return self.counters.traffic
 
     @property
     def attacked(self) -> NDArray[np.bool_]:
@@ -134,7 +134,7 @@ class Comparison:
         so far, so until they are finished it is an upper bound.
         """
         first = next(iter(self.results.values()))
-        images, correct, attacked = len(first.labels), int(first.prepared.correct.sum()), len(first.outcomes)
+        images, correct, attacked = len(first.labels), int(first.clean.correct.sum()), len(first.outcomes)
         # Whole numbers until the one division: 3 of 10 images are exactly what 0.3 is.
         return correct * withstood(result.outcomes for result in self.results.values()) / (images * attacked)
 
@@ -142,7 +142,7 @@ class Comparison:
         """The comparison as a table: as text, as Markdown, as LaTeX."""
         first = next(iter(self.results.values()))
         entries = [result.entry(name) for name, result in self.results.items()]
-        seen = first.prepared
+        seen = first.clean
         way = () if seen.way is None else (f"Model run by {seen.way}.",)
         return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, (*way, *seen.remarks))
 

@@ -60,7 +60,7 @@ class ExecutionOptions(TypedDict, total=False):
 class Runner(Protocol):
     """What attacks images with one attack: an engine in this process, or workers with an engine each."""
 
-    tally: Counters
+    counters: Counters
     threat: Threat
     stopped: bool
 
@@ -134,52 +134,52 @@ def launch(
 
     as_predicted = isinstance(labels, str) and labels == "predicted"
     known = None if as_predicted else check_labels(as_numpy(labels, "labels"), len(source))
-    prepared = preflight.prepare(oracle, source, known, threat, batch_size)
-    truth = prepared.predicted if known is None else known
-    goals, attackable = truth, prepared.correct
+    clean = preflight.prepare(oracle, source, known, threat, batch_size)
+    truth = clean.predicted if known is None else known
+    goals, attackable = truth, clean.correct
     if targets is not None:
-        goals = _goals(targets, known, truth, prepared.classes)
-        attackable = prepared.correct & (goals != truth)
-    preflight.check_any(prepared, attackable)
+        goals = _goals(targets, known, truth, clean.classes)
+        attackable = clean.correct & (goals != truth)
+    preflight.check_any(clean, attackable)
     chosen = choose(attackable, at_most, sample).tolist()
     show = sys.stderr.isatty() if progress is None else progress
 
     results = {}
     with many as crew, open_store() as store:
         if store is not None:
-            prepared = _hold(store, prepared, truth, chosen)
+            clean = _hold(store, clean, truth, chosen)
         crowd = 1 if crew is None else len(crew.workers)
         if enlarge:
-            batch_size = _enlarged(len(chosen) // crowd, prepared.values, budget)
+            batch_size = _enlarged(len(chosen) // crowd, clean.values, budget)
             room = max(room, 2 * crowd * batch_size)
         # Each worker must be able to fill its batches, unless the user has set what there is room for.
         room = max(batch_size if in_flight is None else 1, room // crowd)
         plans = {
-            name: replace(plan, batch_size=batch_size, in_flight=room, classes=prepared.classes)
+            name: replace(plan, batch_size=batch_size, in_flight=room, classes=clean.classes)
             for name, plan in plans.items()
         }
         stopped = False
         # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             ended: dict[int, Outcome] = {}
-            tally = Counters()
+            counters = Counters()
             if not stopped:
                 runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
                 with _stopping_on_interrupt(runner.stop), progress_line.live(name, len(chosen), show=show) as line:
                     told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
                     ended = _attack_all(runner, name, chosen, source, goals, store, told)
-                tally, stopped = runner.tally, runner.stopped
+                counters, stopped = runner.counters, runner.stopped
             in_work = store.told(name) if stopped and store is not None else {}
             outcomes = tuple(ended.get(index) or Outcome.unfinished(index, in_work.get(index)) for index in chosen)
-            if in_work and store is not None:  # with images that waited for their turn, which no tally has met
+            if in_work and store is not None:  # with images that waited for their turn, which no counters has met
                 store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
             verification = None
             if verify and not stopped:
                 verification, stopped = _verified(
-                    store, name, oracle, threats[name], source, goals, outcomes, batch_size, prepared.classes
+                    store, name, oracle, threats[name], source, goals, outcomes, batch_size, clean.classes
                 )
             results[name] = Result(
-                attacks[name], threats[name], budget, source, truth, prepared, outcomes, tally, verification
+                attacks[name], threats[name], budget, source, truth, clean, outcomes, counters, verification
             )
             if survivors_only:
                 chosen = [outcome.index for outcome in outcomes if not outcome.success]
@@ -227,16 +227,16 @@ def _attack_all(
     """One attack on the chosen images, from where the store says that it was left off."""
     ended = {} if store is None else store.outcomes(name)
     told = {} if store is None else store.told(name)
-    runner.tally = Counters.of(ended.values(), None if store is None else store.traffic(name))
+    runner.counters = Counters.of(ended.values(), None if store is None else store.traffic(name))
     tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
-    if store is not None and len(tasks) and not _asks_alike(store.known("parsimon"), runner.threat, name):
+    if store is not None and len(tasks) and not _asks_alike(store.get_fact("parsimon"), runner.threat, name):
         _hold_to(store, "parsimon", __version__, "parsimon", "may ask its questions otherwise")
     unsaved: list[Outcome] = []
 
     def save(step: Step) -> None:
         if store is not None:
-            store.count(name, step.tally.traffic)
-            store.save(name, unsaved, step.told, step.tally.queries)
+            store.count(name, step.counters.traffic)
+            store.save(name, unsaved, step.told, step.counters.queries)
             unsaved.clear()
         for tell in on_step:
             tell(step)
@@ -248,9 +248,9 @@ def _attack_all(
                 unsaved.append(outcome)
     finally:
         if store is not None:
-            store.count(name, runner.tally.traffic)  # what was sent in vain, too
+            store.count(name, runner.counters.traffic)  # what was sent in vain, too
     if store is not None:
-        store.save(name, unsaved, [], runner.tally.queries)
+        store.save(name, unsaved, [], runner.counters.queries)
         if not runner.stopped:
             store.finish(name)
     return ended
@@ -295,44 +295,46 @@ def _verified(
             name,
         )
     if found is not None and store is not None:
-        store.know(f"verified {name}", asdict(found))
+        store.set_fact(f"verified {name}", asdict(found))
     return found, stop.is_set()
 
 
-def _hold(store: Store, prepared: CleanPredictions, truth: NDArray[np.intp], chosen: list[int]) -> CleanPredictions:
+def _hold(store: Store, clean: CleanPredictions, truth: NDArray[np.intp], chosen: list[int]) -> CleanPredictions:
     """Record what the model makes of the clean images, or check that it is still the same model."""
     facts = {
-        "classes": prepared.classes,
+        "classes": clean.classes,
         "labels": truth.tolist(),
-        "predicted": prepared.predicted.tolist(),
+        "predicted": clean.predicted.tolist(),
         "chosen": chosen,
     }
-    if store.known("predicted") is None:  # a run of version 0.2 lacks this fact, and its bounds are the nearest floats
-        store.know("rounding", "inward")
-    if store.known("confidence") is None:  # not held to: another machine may round its last digits otherwise
-        store.know("confidence", prepared.confidence.tolist())
+    if (
+        store.get_fact("predicted") is None
+    ):  # a run of version 0.2 lacks this fact, and its bounds are the nearest floats
+        store.set_fact("rounding", "inward")
+    if store.get_fact("confidence") is None:  # not held to: another machine may round its last digits otherwise
+        store.set_fact("confidence", clean.confidence.tolist())
     for key, value in facts.items():
-        store.hold(key, value)
-    if prepared.way is not None:
-        _hold_to(store, "way", prepared.way, "the model run by", "rounds otherwise")
-    assert prepared.scores is not None, "it was prepared here, not read from a run"
-    before = store.known("scores")
+        store.check_fact(key, value)
+    if clean.way is not None:
+        _hold_to(store, "way", clean.way, "the model run by", "rounds otherwise")
+    assert clean.scores is not None, "it was clean here, not read from a run"
+    before = store.get_fact("scores")
     if before is None:
-        store.know("scores", packed_scores(prepared.scores))
+        store.set_fact("scores", packed_scores(clean.scores))
     else:
-        preflight.check_same_model(unpacked_scores(before), prepared.scores)
-    if prepared.fingerprint is not None:
-        store.hold("model file", prepared.fingerprint)
-    begun = store.known("runtime")
+        preflight.check_same_model(unpacked_scores(before), clean.scores)
+    if clean.fingerprint is not None:
+        store.check_fact("model file", clean.fingerprint)
+    begun = store.get_fact("runtime")
     if begun is None:
-        store.know("runtime", prepared.runtime)
-    elif begun != prepared.runtime:
-        remarks = store.known("remarks") or []
-        remark = f"The run was begun with {begun} and continued with {prepared.runtime}, which may round differently."
+        store.set_fact("runtime", clean.runtime)
+    elif begun != clean.runtime:
+        remarks = store.get_fact("remarks") or []
+        remark = f"The run was begun with {begun} and continued with {clean.runtime}, which may round differently."
         if remark not in remarks:
-            store.know("remarks", [*remarks, remark])
+            store.set_fact("remarks", [*remarks, remark])
             _LOG.warning("%s", remark)
-    return replace(prepared, remarks=tuple(store.known("remarks") or ()))
+    return replace(clean, remarks=tuple(store.get_fact("remarks") or ()))
 
 
 def packed_scores(scores: NDArray[np.float32]) -> dict[str, Any]:
@@ -346,13 +348,13 @@ def unpacked_scores(fact: dict[str, Any]) -> NDArray[np.float32]:
 
 def _hold_to(store: Store, key: str, value: str, what: str, why: str) -> None:
     """See that the rest of a run is made as its beginning was."""
-    begun = store.known(key) or value
+    begun = store.get_fact(key) or value
     if begun != value:
         raise InputError(
             f"this run was begun with {what} {begun}; here it would go on with {what} {value}, which {why}, so going "
             "on would mix results. Go on as before, or start a new run."
         )
-    store.know(key, begun)
+    store.set_fact(key, begun)
 
 
 def _goals(targets: Any, known: NDArray[np.intp] | None, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:

@@ -90,9 +90,9 @@ def read(
     return np.stack(batch)
 
 
-def check_any(prepared: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
+def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
     """Whether there is an image to attack."""
-    if not prepared.correct.any():
+    if not clean.correct.any():
         raise NothingToAttackError(
             f"the model classifies none of the {len(attackable)} images correctly, so there is nothing to attack. "
             "Check that labels belong to images, that classes are numbered as the model numbers them, and "
@@ -232,8 +232,8 @@ def inspect(
 def _findings(
     oracle: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
 ) -> Iterator[Finding]:
-    prepared = prepare(oracle, images, labels, threat, batch_size)
-    check_any(prepared, prepared.correct)
+    clean = prepare(oracle, images, labels, threat, batch_size)
+    check_any(clean, clean.correct)
     count = min(len(images), batch_size)
     pixels = np.stack([images[index] for index in range(count)])
     scores = classify(oracle, pixels, batch_size)
@@ -266,11 +266,11 @@ def _findings(
     else:
         sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
     yield Finding("size of the batch", "note" if alone and not oracle.fixed_batch else "ok", sentence)
-    if prepared.way is not None:
-        yield Finding("speed", "ok", _speed(oracle, prepared.way, pixels, batch_size))
-    correct = int(prepared.correct.sum())
-    sentence = f"{prepared.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
-    guessed = prepared.accuracy <= 1 / prepared.classes
+    if clean.way is not None:
+        yield Finding("speed", "ok", _speed(oracle, clean.way, pixels, batch_size))
+    correct = int(clean.correct.sum())
+    sentence = f"{clean.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
+    guessed = clean.accuracy <= 1 / clean.classes
     if guessed:
         sentence += ", no more than by guessing. Do labels belong to images, and does the model want them in [0, 1]?"
     yield Finding("clean accuracy", "note" if guessed else "ok", sentence)

@@ -35,14 +35,14 @@ def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], Non
 
         def update(step: Step) -> None:
             nonlocal shown
-            tally = step.tally
+            counters = step.counters
             now = time.monotonic()
-            if now - shown < _REFRESH_SECONDS and tally.ended < images:
+            if now - shown < _REFRESH_SECONDS and counters.ended < images:
                 return
             shown = now
-            speed = tally.queries / max(now - began, 1e-9)
+            speed = counters.queries / max(now - began, 1e-9)
             # Of all images, not of those that have ended: successes end first, and their share would start at 100 %.
-            status = f"{tally.successes / images:.1%} fooled, {tally.queries:,} queries, {speed:,.0f}/s"
-            bar.update(task, completed=tally.ended, status=status, refresh=True)
+            status = f"{counters.successes / images:.1%} fooled, {counters.queries:,} queries, {speed:,.0f}/s"
+            bar.update(task, completed=counters.ended, status=status, refresh=True)
 
         yield update

@@ -100,7 +100,7 @@ class Store:
             facts = self._database.execute("SELECT key, value, checksum FROM about").fetchall()
             for fact in facts:
                 _verify_fact(*fact)
-            if facts and self.known(runfile.NUMBER_OF_FACTS) != len(facts) - 1:
+            if facts and self.get_fact(runfile.NUMBER_OF_FACTS) != len(facts) - 1:
                 raise sqlite3.DatabaseError("facts of the run are missing")
             with closing(self._database.execute(_GET_OUTCOMES)) as rows:
                 for row in rows:
@@ -111,22 +111,22 @@ class Store:
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
-    def know(self, key: str, value: Any) -> None:
+    def set_fact(self, key: str, value: Any) -> None:
         with self._errors(), transaction(self._database):
             self._set_fact(key, value)
 
-    def hold(self, key: str, value: Any) -> None:
+    def check_fact(self, key: str, value: Any) -> None:
         """Write down a fact of what the run is made on, or see that it is still the same."""
-        before = self.known(key)
+        before = self.get_fact(key)
         if before is None:
-            self.know(key, value)
+            self.set_fact(key, value)
         elif before != value:
             raise InputError(
                 f"this run was begun with another {key}: its model or its data have changed since, so going on would "
                 "mix results. Start a new run, or bring back what it was begun with."
             )
 
-    def known(self, key: str) -> Any:
+    def get_fact(self, key: str) -> Any:
         """Return the fact, or None."""
         with self._errors():
             row = self._database.execute("SELECT key, value, checksum FROM about WHERE key = ?", (key,)).fetchone()
@@ -195,11 +195,11 @@ class Store:
     def count(self, attack: str, traffic: Traffic | None) -> None:
         """Of a model behind a network: what went there so far. Written before what it brought, which may be lost."""
         if traffic is not None:
-            self.know(f"traffic {attack}", asdict(traffic))
+            self.set_fact(f"traffic {attack}", asdict(traffic))
 
     def traffic(self, attack: str) -> Traffic | None:
         """Return what went to a model behind a network; None of other models."""
-        known = self.known(f"traffic {attack}")
+        known = self.get_fact(f"traffic {attack}")
         if known is None:
             return None
         with self._errors(), _decoding(f"the traffic of {attack}"):
@@ -207,7 +207,7 @@ class Store:
 
     def verification(self, attack: str) -> Verification | None:
         """Return what the second look at the successes found; None where there was none."""
-        known = self.known(f"verified {attack}")
+        known = self.get_fact(f"verified {attack}")
         if known is None:
             return None
         with self._errors(), _decoding(f"the verification of {attack}"):
@@ -250,7 +250,7 @@ class Store:
         self._written = 0
 
     def _progress(self, attack: str) -> Progress:
-        known = self.known(f"progress {attack}")
+        known = self.get_fact(f"progress {attack}")
         with _decoding(f"the progress of {attack}"):
             return Progress() if known is None else Progress(*map(_count, known))
 

@@ -73,24 +73,24 @@ def _rounding_of(folder: Path, data: Data) -> Rounding:
     if not is_run(folder):
         return "inward"
     with Store(folder, data.images) as store:
-        rounding: Rounding | None = "inward" if store.known("predicted") is None else store.known("rounding")
+        rounding: Rounding | None = "inward" if store.get_fact("predicted") is None else store.get_fact("rounding")
     return rounding or "nearest"
 
 
 def _hold_spec(store: Store, spec: Spec, folder: Path) -> None:
     """Write down of what it is a run, or see that nobody has edited the file that says so."""
-    begun = store.known("spec")
+    begun = store.get_fact("spec")
     if begun is None:
-        store.know("spec", asdict(spec))
+        store.set_fact("spec", asdict(spec))
     else:
         _check_spec(begun, spec, folder)
 
 
 def _hold_data(store: Store, data: Data) -> None:
     """Write down what the data are, or see that they have not changed since the run was begun."""
-    begun = store.known("fingerprint")
+    begun = store.get_fact("fingerprint")
     if begun is None:
-        store.know("fingerprint", data.fingerprint)
+        store.set_fact("fingerprint", data.fingerprint)
     else:
         _check_data(begun, data)
 
@@ -212,7 +212,7 @@ class StoredRun:
         self._chosen: list[int] = []
         self._rounding: Rounding = "inward"
         self._truth: NDArray[np.intp]
-        self._prepared: CleanPredictions
+        self._clean: CleanPredictions
 
     @property
     def begun(self) -> bool:
@@ -237,12 +237,12 @@ class StoredRun:
         return [(name, outcome) for _, name, outcome in ended]
 
     def _begin(self, store: Store) -> bool:
-        chosen, predicted = store.known("chosen"), store.known("predicted")
+        chosen, predicted = store.get_fact("chosen"), store.get_fact("predicted")
         if chosen is None or predicted is None:
             return False
         store.verify()
         keys = ("spec", "fingerprint", "labels", "confidence", "classes", "way", "remarks", "rounding")
-        facts = {key: store.known(key) for key in keys} | {"chosen": chosen, "predicted": predicted}
+        facts = {key: store.get_fact(key) for key in keys} | {"chosen": chosen, "predicted": predicted}
         for key, value in facts.items():
             if not _is_sound(key, value):
                 raise store.damaged(f"the fact {key!r}")
@@ -253,7 +253,7 @@ class StoredRun:
             raise store.damaged(f"its facts are not about {images:,} images")
         self._truth = np.asarray(facts["labels"], np.intp)
         seen, confidence = np.asarray(predicted, np.intp), np.asarray(facts["confidence"], np.float64)
-        self._prepared = CleanPredictions(
+        self._clean = CleanPredictions(
             seen,
             seen == self._truth,
             facts["classes"],
@@ -281,16 +281,16 @@ class StoredRun:
             loss = spec.loss or attack.own_loss(targeted)
             rounding = attack.rounding if self._rounding == "inward" else self._rounding
             threat = Threat(spec.radius, targeted, loss, spec.scores, spec.eight_bit, rounding)
-            tally = Counters.of(ended.values(), self._traffic[name])
+            counters = Counters.of(ended.values(), self._traffic[name])
             results[name] = Result(
                 attack,
                 threat,
                 spec.budget,
                 self.data.images,
                 self._truth,
-                self._prepared,
+                self._clean,
                 outcomes,
-                tally,
+                counters,
                 self._verified[name],
             )
         return Comparison(results, row_named(spec.relative_to, self._attacks))

@@ -31,10 +31,10 @@ def stays_in_the_ball(attack: Attack) -> None:
     for case in (Case(threat=threat) for threat in THREATS):
         tasks = {task.index: task for task in case.tasks}
         for task in case.tasks:
-            scene = case.scene(task)
+            context = case.context(task)
             for ask, _ in case.by_hand(attack, task):
                 assert ask.eligible_from == math.inf or all(
-                    within(shown, scene.bounds) for shown in drawn(scene, ask.points)
+                    within(shown, context.bounds) for shown in drawn(context, ask.points)
                 ), f"{attack} leaves the ball with a question that may end the attack."
         for outcome, pixels in case.together(attack).values():
             if pixels is not None:

@@ -36,29 +36,29 @@ class Case:
     def tasks(self) -> tuple[Task, ...]:
         return tasks_for(self.network.shape, self.threat, self.count)
 
-    def scene(self, task: Task) -> ImageContext:
+    def context(self, task: Task) -> ImageContext:
         return ImageContext(task.index, task.image, self.threat, self.budget)
 
     def search(self, attack: Attack, task: Task) -> Search:
-        return attack.search(self.scene(task), np.random.default_rng([0, task.index]))
+        return attack.search(self.context(task), np.random.default_rng([0, task.index]))
 
     def by_hand(self, attack: Attack, task: Task) -> Talk:
         """The twin: one image at a time, counted as the top of `protocol` says. The outcome's point is an image."""
-        search, scene = self.search(attack, task), self.scene(task)
+        search, context = self.search(attack, task), self.context(task)
         outcome = Outcome(task.index, False, 0, "exhausted")
         reply: Reply | None = None
         while (ask := next_question(search, reply)) is not None:
             assert ask.points.size, f"{attack} asks for no image at all, to which there is no reply."
             assert attack.white_box or not ask.gradient, f"{attack} asks for gradients, but is not a white-box attack."
             told = []
-            for shown in drawn(scene, ask.points):
-                assert shown.shape == scene.shape, (
-                    f"{attack} asks for an image of shape {shown.shape} about one of {scene.shape}."
+            for shown in drawn(context, ask.points):
+                assert shown.shape == context.shape, (
+                    f"{attack} asks for an image of shape {shown.shape} about one of {context.shape}."
                 )
                 if ask.charged and outcome.queries == self.budget:
                     outcome = replace(outcome, ended="budget")
                     break
-                outside = not within(shown, scene.bounds)
+                outside = not within(shown, context.bounds)
                 outcome = replace(
                     outcome,
                     queries=outcome.queries + ask.charged,
@@ -127,7 +127,7 @@ class Case:
         if point is None:
             return outcome, None
         points = Corners(point.grid, point.members) if isinstance(point, Corner) else Images(point.pixels[None])
-        (shown,) = drawn(self.scene(task), points)
+        (shown,) = drawn(self.context(task), points)
         return replace(outcome, point=None), shown.tobytes()
 
     def hold(self, attack: Attack, alone: dict[int, Fate], where: str, **settings: Any) -> None:
@@ -147,13 +147,13 @@ def next_question(search: Search, reply: Any) -> Ask | None:
         return None
 
 
-def drawn(scene: ImageContext, points: Corners | Images) -> Iterator[Image]:
+def drawn(context: ImageContext, points: Corners | Images) -> Iterator[Image]:
     """Each of the points as the model should be shown it."""
     if isinstance(points, Images):
         pixels = points.pixels.astype(np.float32)
-        yield from eight_bit(pixels) if scene.threat.eight_bit else pixels
+        yield from eight_bit(pixels) if context.threat.eight_bit else pixels
         return
-    low, high = scene.threat.bounds(scene.image)
+    low, high = context.threat.bounds(context.image)
     for flips in [[flip] for flip in points.flips] or [[]]:
         members = points.base.copy()
         members[flips] = ~members[flips]

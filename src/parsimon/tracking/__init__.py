@@ -72,13 +72,13 @@ class Tracking:
     def step(self, attack: str, images: int, step: Step) -> None:
         """After each model call."""
         now = time.monotonic()
-        tally = step.tally
-        if now - self._told < _EVERY and tally.ended < images:
+        counters = step.counters
+        if now - self._told < _EVERY and counters.ended < images:
             return
         self._told = now
         # Of all images, as the progress line has it: successes end first.
-        values = {"success so far": tally.successes / images, "images ended": tally.ended}
-        self._tell("progress", attack, tally.queries, values)
+        values = {"success so far": counters.successes / images, "images ended": counters.ended}
+        self._tell("progress", attack, counters.queries, values)
 
     def end(self, comparison: Comparison, classes: Sequence[str] | None) -> None:
         """When the run has ended, or was interrupted."""

@@ -1,6 +1,6 @@
 """An attack on one picture, a query at a time: the engine attacks, and what passes between it and the search is told.
 
-A step is a mapping that is sent to the page as JSON. The first describes the scene; then there is one for each query;
+A step is a mapping that is sent to the page as JSON. The first describes the context; then there is one for each query;
 the last says how it ended. Sets of blocks are bits, as `numpy.packbits` has them, in base64.
 """
 
@@ -71,7 +71,7 @@ def steps(image: Image, network: str, radius: str, budget: int = BUDGET) -> Iter
     label = int(scores.argmax(axis=1)[0])
     low, high = threat.bounds(image)
     yield {
-        "scene": {
+        "context": {
             name: _text(as_bytes(each).tobytes()) for name, each in (("original", image), ("low", low), ("high", high))
         },
         "side": _SIDE,
@@ -92,7 +92,7 @@ def steps(image: Image, network: str, radius: str, budget: int = BUDGET) -> Iter
         asked = ear.asked
         (loss,), _, (seen,) = threat.judge(ear.scores, np.array([label]))
         step: Step = {
-            "query": event.tally.queries,
+            "query": event.counters.queries,
             "block": asked.grid.block,
             "flip": asked.flips[0] if asked.flips else None,
             "loss": float(loss),
@@ -133,8 +133,8 @@ class _Overheard(Attack):
     attack: Attack
     ear: _Ear
 
-    def search(self, scene: ImageContext, rng: np.random.Generator) -> Search:
-        search = self.attack.search(scene, rng)
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        search = self.attack.search(context, rng)
         reply: Reply | None = None
         while True:
             try:

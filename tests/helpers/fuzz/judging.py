@@ -16,9 +16,9 @@ def check_result(result: Result, originals: NDArray[np.float32], eps: Any) -> No
     """Check all that can be said of a result without its model."""
     indices = [outcome.index for outcome in result.outcomes]
     assert indices == sorted(set(indices))
-    assert result.prepared.correct[indices].all()
-    assert result.tally.queries == sum(outcome.queries for outcome in result.outcomes)
-    assert result.queries.sum() == result.tally.queries
+    assert result.clean.correct[indices].all()
+    assert result.counters.queries == sum(outcome.queries for outcome in result.outcomes)
+    assert result.queries.sum() == result.counters.queries
     drawn = result.adversarial
     for outcome in result.outcomes:
         _check_outcome(outcome, result.budget)
@@ -63,8 +63,8 @@ def _check_ball(original: NDArray[np.float32], image: NDArray[np.float32], resul
 def check_with_model(result: Result, originals: NDArray[np.float32], clean: Any, targets: Any) -> None:
     """Ask a clean copy of the model about every image of a result."""
     seen = clean(originals).argmax(axis=1)
-    assert np.array_equal(result.prepared.predicted, seen)
-    assert np.array_equal(result.prepared.correct, seen == result.labels)
+    assert np.array_equal(result.clean.predicted, seen)
+    assert np.array_equal(result.clean.correct, seen == result.labels)
     if result.verification is not None:
         assert result.verification.failed == ()
         assert result.verification.queried == result.success.sum()

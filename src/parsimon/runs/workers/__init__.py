@@ -17,7 +17,7 @@ from parsimon.runs.workers.driver import Driver, WorkerPool
 from parsimon.runs.workers.processes import Processes
 from parsimon.runs.workers.worker import EngineConfig
 
-__all__ = ["WorkerPool", "Driver", "EngineConfig", "crew_for"]
+__all__ = ["Driver", "EngineConfig", "WorkerPool", "crew_for"]
 
 
 def crew_for(model: Any, workers: int | None, ray: str | None) -> AbstractContextManager[WorkerPool | None]:

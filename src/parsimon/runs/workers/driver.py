@@ -58,7 +58,7 @@ class _Hand:
     images: dict[int, int] = field(default_factory=dict)  # that it holds, with their places among the tasks
     unanswered: int = 0
     started: bool = False
-    tally: Counters = field(default_factory=Counters)
+    counters: Counters = field(default_factory=Counters)
     landed: int = 0  # queries of the images that have ended there
     since: float = 0.0  # when it began with the oldest of its requests
     longest: float = 0.0  # seconds that it has taken for a request
@@ -90,7 +90,7 @@ class Driver:
     """Attacks images as an `Engine` does, with the workers of a crew."""
 
     def __init__(self, crew: WorkerPool, plan: EngineConfig) -> None:
-        self.tally = Counters()
+        self.counters = Counters()
         self.threat = plan.threat
         self.stopped = False
         self._stopped_at: float | None = None  # when the workers were asked to stop
@@ -110,7 +110,7 @@ class Driver:
 
     def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
         """As `Engine.run`; a task is read when it is handed out, and again if its worker is lost."""
-        before = self.tally
+        before = self.counters
         self._waiting.extend(range(len(tasks)))
         self._hands = {worker: _Hand() for worker in self._crew.workers}
         for worker in self._hands:
@@ -124,12 +124,12 @@ class Driver:
                 if answer.attack != self._attack:  # of a worker that begins so late that an attack ended without it
                     continue
                 self._take(hand, answer)
-                self.tally = sum((hand.tally for hand in self._hands.values()), before)
+                self.counters = sum((hand.counters for hand in self._hands.values()), before)
                 if answer.error is not None:
                     raise answer.error
                 yield from answer.outcomes
                 if on_step is not None:
-                    on_step(Step(self.tally, answer.told))
+                    on_step(Step(self.counters, answer.told))
             if not self.stopped:
                 self._hand_out(tasks)
             elif self._stopped_at is None:
@@ -148,7 +148,7 @@ class Driver:
 
     def _take(self, hand: _Hand, report: Report) -> None:
         hand.hear()
-        hand.tally = report.tally
+        hand.counters = report.counters
         for told in report.told:
             self._journal[told.image].append(told)
         for outcome in report.outcomes:
@@ -176,13 +176,13 @@ class Driver:
         return replace(task, told=joined(told)) if told else task
 
     def _lose(self, worker: int, lost: Lost, tasks: Sequence[Task]) -> Generator[Outcome, None, Counters]:
-        """Take back the images of a lost worker, or yield them as interrupted after a stop; return its tally."""
+        """Take back the images of a lost worker, or yield them as interrupted after a stop; return its counters."""
         hand = self._hands.pop(worker)
         if self.stopped:
             _LOG.warning("worker %d was lost (%s): its images are unfinished", worker, lost.reason)
             for index, place in hand.images.items():
                 yield Outcome.unfinished(index, self._retold(tasks[place]).told)
-            return hand.tally
+            return hand.counters
         if not self._hands:
             raise WorkerError(
                 f"no worker is left: the last one was lost ({lost.reason}). A stored run can be resumed; all that was "
@@ -191,4 +191,4 @@ class Driver:
         _LOG.warning("worker %d was lost (%s): the others go on with its images", worker, lost.reason)
         self._waiting.extendleft(reversed(hand.images.values()))
         # The queries of images that go on elsewhere are counted there, when their searches are told of them again.
-        return replace(hand.tally, queries=hand.landed)
+        return replace(hand.counters, queries=hand.landed)

@@ -60,7 +60,7 @@ class Report:
 
     outcomes: list[Outcome] = field(default_factory=list)
     told: list[JournalEntry] = field(default_factory=list)
-    tally: Counters = field(default_factory=Counters)  # of all requests since the attack was begun
+    counters: Counters = field(default_factory=Counters)  # of all requests since the attack was begun
     error: Exception | None = None
     attack: int = 0
 
@@ -71,7 +71,7 @@ class Worker:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._inbox: deque[Task] = deque()
-        self._tally = Counters()
+        self._counters = Counters()
         self._engine: Engine
         self._events: Iterator[Outcome | Step]
 
@@ -84,13 +84,13 @@ class Worker:
         try:
             report = self._answer(request)
         except Exception as error:
-            report = Report(tally=self._tally, error=_that_travels(error))
+            report = Report(counters=self._counters, error=_that_travels(error))
         return replace(report, attack=request.attack)
 
     def _answer(self, request: Request) -> Report:
         if request.plan is not None:
             self._engine = request.plan.engine(self._oracle)
-            self._tally = self._engine.tally
+            self._counters = self._engine.counters
             self._events = self._engine.events(self._tasks())
             self._inbox.clear()
         if request.stop:
@@ -104,9 +104,9 @@ class Worker:
             else:
                 told += event.told
                 if not self._engine.stopped:
-                    return Report(outcomes, told, self._tally)
+                    return Report(outcomes, told, self._counters)
         self._events = self._engine.events(self._tasks())  # nothing is in flight: the next task is a new beginning
-        return Report(outcomes, told, self._tally)
+        return Report(outcomes, told, self._counters)
 
     def _tasks(self) -> Iterator[Task | None]:
         while True:
