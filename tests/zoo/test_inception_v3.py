@@ -105,7 +105,7 @@ def write_tflite(path: Path, tensors: list[Quantised], operators: list[Operator]
     ends = [numbers([number], np.int32) for number in (0, len(tensors) - 1)]
     graph = table("SubGraph", Tensors=offsets(described), Inputs=ends[0], Outputs=ends[1], Operators=offsets(listed))
     vectors = {"OperatorCodes": offsets(codes), "Subgraphs": offsets([graph]), "Buffers": offsets(buffers)}
-    builder.Finish(table("ScoreFunction", Version=3, **vectors), b"TFL3")
+    builder.Finish(table("Model", Version=3, **vectors), b"TFL3")
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(builder.Output()))
 

@@ -39,7 +39,7 @@ def as_model(model: Any) -> Model:
         from parsimon.models.onnx import SessionModel
 
         return SessionModel(model)
-    if _is_a(model, "foolbox", "ScoreFunction"):
+    if _is_a(model, "foolbox", "Model"):
         from parsimon.models.foolbox import foolbox_model
 
         return foolbox_model(model)

@@ -50,7 +50,7 @@ class _NumpyModel:
 
 def _innermost(model: Any) -> Any:
     """The model inside Foolbox's wrappers, which do not all tell what it is."""
-    base = require("foolbox", "foolbox").ScoreFunction
+    base = require("foolbox", "foolbox").Model
     while isinstance(getattr(model, "_model", None), base):
         model = model._model
     return model

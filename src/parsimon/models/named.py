@@ -40,8 +40,8 @@ def _open(name: str) -> Any:
         return Path(name)
     raise InputError(
         f"there is no model {quote(name)}: give a bundled network ({', '.join(catalogue.NAMES)}), one of "
-        f"`parsimon zoo`, the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind "
-        "a server, or package.module:function for a function that returns the model"
+        f"`parsimon zoo`, the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), "
+        "grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a function that returns it"
     )
 
 

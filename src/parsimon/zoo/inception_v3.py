@@ -21,7 +21,7 @@ from parsimon.zoo.graph import Array, Graph, Padding
 if TYPE_CHECKING:
     import onnx
 
-_FILE = "example/android/app/src/main/assets/ScoreFunction/graph.lite"
+_FILE = "example/android/app/src/main/assets/Model/graph.lite"
 _BACKGROUND = 1  # the first class, which ImageNet does not have
 
 
@@ -35,7 +35,7 @@ class _Conversion:
 
     def __init__(self, data: bytes) -> None:
         self._tflite: Any = require("tflite", "zoo")
-        self._file = self._tflite.ScoreFunction.GetRootAs(data, 0)
+        self._file = self._tflite.Model.GetRootAs(data, 0)
         self._network = self._file.Subgraphs(0)
         self._images, self._logits = self._network.Inputs(0), self._network.Outputs(0)
         _, rows, columns, channels = self._shape(self._images)
