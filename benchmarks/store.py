@@ -16,7 +16,7 @@ from pathlib import Path
 
 from parsimon import runs
 from parsimon.core.types import JournalEntry, Outcome
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.store import Store
 
 BUDGET = 1000
@@ -48,7 +48,7 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def measure(spec: Spec) -> None:
+def measure(spec: RunConfig) -> None:
     Timed.seconds, Timed.calls = 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
@@ -70,10 +70,10 @@ def main() -> None:
     vars(runs)["Store"] = Timed
     if len(sys.argv) == 1:
         for attack in ("parsimonious", "square", "nes"):
-            measure(Spec(attacks=(attack,), images=256, budget=BUDGET))
+            measure(RunConfig(attacks=(attack,), images=256, budget=BUDGET))
     else:
         for attack in ("parsimonious", "bandits", "pgd"):
-            measure(Spec(attacks=(attack,), model="standard", data=sys.argv[1], images="all", budget=BUDGET))
+            measure(RunConfig(attacks=(attack,), model="standard", data=sys.argv[1], images="all", budget=BUDGET))
 
 
 if __name__ == "__main__":

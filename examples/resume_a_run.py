@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from parsimon import runs
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 
-spec = Spec(model="robust", attacks=("square",), images=16, budget=300, batch_size=16)
+spec = RunConfig(model="robust", attacks=("square",), images=16, budget=300, batch_size=16)
 whole = runs.run(spec, Path("whole"))
 
 Path("spec.toml").write_text(spec.toml())

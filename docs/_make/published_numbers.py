@@ -166,7 +166,7 @@ def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
 def taken(folder: Path) -> tuple[str, dict[str, Any]]:
     """A stored run of an exhibit: the exhibit's name for it, and its numbers."""
     name = folder.name.rpartition("-")[0]
-    spec, comparison = runs.spec_of(folder), runs.load(folder)
+    spec, comparison = runs.config_of(folder), runs.load(folder)
     if comparison.unfinished:
         raise SystemExit(f"{folder} is not finished: parsimon resume {folder}")
     reference = comparison.results.get(comparison.relative_to or "")

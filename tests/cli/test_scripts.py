@@ -24,7 +24,7 @@ from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
 from parsimon.core.engine import Step
 from parsimon.experiments import exhibits
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from small_model import IMAGES, LABELS, changed, linear
 
 ROOT = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     both = ("parsimonious", "random")
-    spec = Spec(attacks=both, model="mine:function", data="data.npz", images="all", eps="0.04", budget=40)
+    spec = RunConfig(attacks=both, model="mine:function", data="data.npz", images="all", eps="0.04", budget=40)
     unfinished = runs.run(spec, Path("run"), in_flight=4, watch=interrupt).unfinished
     assert unfinished > 0
     ran = run(tmp_path, "show", "run", "--fail-under", "0", "--json")

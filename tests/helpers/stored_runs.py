@@ -11,10 +11,10 @@ from typing import Any
 from parsimon import runs
 from parsimon.core.engine import Step
 from parsimon.results.result import Comparison
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 
 OLD = Path(__file__).parent / "runs-0.2"  # with its data and its model, by version 0.2
-SPEC = Spec(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)
+SPEC = RunConfig(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)
 
 
 def make(folder: Path) -> None:

@@ -22,7 +22,7 @@ from parsimon.data import Preprocess, open_preprocess
 from parsimon.models import as_model, hubs
 from parsimon.models.named import open_model
 from parsimon.models.torch import TorchModel
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 
 transformers: Any = pytest.importorskip("transformers")
 
@@ -166,9 +166,9 @@ def test_a_run_on_pictures_writes_down_how_the_config_resizes_them(picture: Path
     for number in range(seen):  # so that the picture's class is the one that the network sees
         (folders / f"a{number}").mkdir()
         PIL.Image.open(picture).save(folders / f"a{number}" / "a.png")
-    spec = Spec(model=name, data=f"folder:{folders}", eps="0.1", budget=5)
+    spec = RunConfig(model=name, data=f"folder:{folders}", eps="0.1", budget=5)
     runs.run(spec, tmp_path / "run")
-    assert runs.spec_of(tmp_path / "run").preprocess == "resize=40,crop=32,interpolation=bicubic"
+    assert runs.config_of(tmp_path / "run").preprocess == "resize=40,crop=32,interpolation=bicubic"
     (tmp_path / "model").rename(tmp_path / "gone")  # a run is read without its model
     result = runs.load(tmp_path / "run").results["Parsimonious"]
     np.testing.assert_array_equal(result.images[0], image)

@@ -27,7 +27,7 @@ from parsimon.models import HttpModel, Request, RequestPolicy
 from parsimon.models.partial import completed
 from parsimon.models.remote.base import HEADERS
 from parsimon.models.remote.http import as_file
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from running_servers import SCRIPTS, free_port, listens, proxy, wait_until
 from small_model import IMAGES, LABELS, attack, linear, softmax
 
@@ -139,7 +139,7 @@ def test_what_workers_send_in_vain_is_counted_and_the_run_goes_on_from_there(
     port: int, tmp_path: Path, by_name: Callable[[int], str]
 ) -> None:
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
-    folder, spec = tmp_path / "run", Spec(data="data.npz", model=by_name(port), eps="0.02", budget=20)
+    folder, spec = tmp_path / "run", RunConfig(data="data.npz", model=by_name(port), eps="0.02", budget=20)
     runs.run(spec, tmp_path / "undisturbed", progress=False)
     with proxy("http", port, tmp_path, "--die-after", "14") as between:
         by_name(between.port)

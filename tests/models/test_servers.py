@@ -25,7 +25,7 @@ from parsimon.core.types import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
 from parsimon.models import as_model
 from parsimon.models.remote.base import HEADERS, RemoteModel
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from running_servers import NAMES, Server, proxy, running
 
 pytestmark = pytest.mark.servers
@@ -50,15 +50,15 @@ def images() -> NDArray[np.float32]:
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
+def spec(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     images, labels = (array[:COUNT] for array in zoo.images())
     data = tmp_path_factory.mktemp("data") / "images.npz"
     np.savez(data, images=images, labels=labels)
-    return Spec(data=str(data), images=10, budget=60, batch_size=BATCH)
+    return RunConfig(data=str(data), images=10, budget=60, batch_size=BATCH)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, spec: Spec) -> Path:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, spec: RunConfig) -> Path:
     """The run in process."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     runs.run(spec, folder)
@@ -134,7 +134,7 @@ def test_pixels_of_8_bits_need_8_bit_mode(server: Server) -> None:
     assert there.outcomes == attack("robust", eight_bit=True).outcomes
 
 
-def test_check_tells_what_it_tells_of_other_models(server: Server, spec: Spec) -> None:
+def test_check_tells_what_it_tells_of_other_models(server: Server, spec: RunConfig) -> None:
     for model in ("robust", "robust-nhwc"):
         run = command("check", "--model", server.url("grpc", model), "--batch-size", "16", "--data", spec.data)
         assert run.returncode == 0, run.stdout
@@ -242,7 +242,7 @@ def test_requests_are_begun_no_faster_than_the_rate(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_key_comes_from_the_environment_and_is_seen_nowhere(
-    server: Server, tmp_path: Path, protocol: str, spec: Spec, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, protocol: str, spec: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = KEY.partition(" ")[2]
     with proxy(protocol, getattr(server, protocol), tmp_path, "--key", KEY) as between:
@@ -297,7 +297,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "parsimon", *arguments], capture_output=True, text=True, check=False)
 
 
-def begin(spec: Spec, folder: Path) -> subprocess.Popen[str]:
+def begin(spec: RunConfig, folder: Path) -> subprocess.Popen[str]:
     folder.mkdir()
     (folder.parent / f"{folder.name}.toml").write_text(spec.toml())
     arguments = ["-m", "parsimon", "run", str(folder.parent / f"{folder.name}.toml"), "--out", str(folder)]
@@ -318,7 +318,7 @@ def wait_for_calls(folder: Path, calls: int, process: subprocess.Popen[str]) -> 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_outage_pauses_the_run_and_resume_goes_on(
-    server: Server, tmp_path: Path, protocol: str, spec: Spec, undisturbed: Path
+    server: Server, tmp_path: Path, protocol: str, spec: RunConfig, undisturbed: Path
 ) -> None:
     folder = tmp_path / "run"
     with proxy(protocol, getattr(server, protocol), tmp_path, *SLOWED) as slowed:
@@ -351,7 +351,7 @@ def test_an_outage_pauses_the_run_and_resume_goes_on(
     assert f"Parsimonious {after.attempted:,} attempted, {after.answered:,} answered." in resumed.stdout
 
 
-def test_a_restart_in_the_middle_is_waited_for(server: Server, tmp_path: Path, spec: Spec, undisturbed: Path) -> None:
+def test_a_restart_in_the_middle_is_waited_for(server: Server, tmp_path: Path, spec: RunConfig, undisturbed: Path) -> None:
     folder = tmp_path / "run"
     with proxy("grpc", server.grpc, tmp_path, *SLOWED) as between:
         url = server.url("grpc", port=between.port, settings="patience=200")
@@ -366,7 +366,7 @@ def test_a_restart_in_the_middle_is_waited_for(server: Server, tmp_path: Path, s
     assert "attempted" in out
 
 
-def test_ctrl_c_twice_does_not_wait_for_a_server_that_is_gone(server: Server, tmp_path: Path, spec: Spec) -> None:
+def test_ctrl_c_twice_does_not_wait_for_a_server_that_is_gone(server: Server, tmp_path: Path, spec: RunConfig) -> None:
     folder = tmp_path / "run"
     with proxy("grpc", server.grpc, tmp_path, *SLOWED) as between:
         url = server.url("grpc", port=between.port, settings="patience=1000&batch=4")

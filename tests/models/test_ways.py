@@ -21,7 +21,7 @@ from parsimon.core.types import Attack
 from parsimon.models import as_model
 from parsimon.models.onnx import _exact
 from parsimon.models.torch import TorchModel
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.preflight import inspect
 
 PLAIN, TURNED = "torch on cpu", "torch on cpu, channels last"
@@ -177,7 +177,7 @@ def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, m
     monkeypatch.syspath_prepend(str(tmp_path))
     images, labels = zoo.images()
     np.savez("data.npz", images=images[:8], labels=labels[:8])
-    spec = Spec(model="model_of_two_ways:build", data="data.npz", images=2, budget=5, batch_size=4)
+    spec = RunConfig(model="model_of_two_ways:build", data="data.npz", images=2, budget=5, batch_size=4)
     begun = runs.run(spec, tmp_path / "run")
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("PLAIN", "")

@@ -17,7 +17,7 @@ from parsimon.attacks.named import open_attack
 from parsimon.core.parsing import parse_number
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.preflight import classify
 from small_model import IMAGES, LABELS, linear
 
@@ -234,7 +234,7 @@ def test_a_typed_number_is_the_fraction_that_it_says(text: str) -> None:
 def test_a_number_that_no_machine_can_hold_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_number(text)
-    assert "eps must be a number or a fraction" in sentence_of(lambda: Spec(eps=text))
+    assert "eps must be a number or a fraction" in sentence_of(lambda: RunConfig(eps=text))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from parsimon.cli import output
 from parsimon.cli.commands import command
 from parsimon.errors import InputError, ParsimonError, StoreError
 from parsimon.report.content import facts_shown
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.runfile import is_written
 from parsimon.runs.store import Store
 from parsimon.view.watch import Watch
@@ -270,7 +270,7 @@ def test_a_spec_of_any_content_is_a_sentence(copies: Path, content: bytes | None
 
 
 def test_differences_between_specs_are_short() -> None:
-    (line,) = Spec(model="x" * 10_000).differences(Spec(model="y" * 10_000))
+    (line,) = RunConfig(model="x" * 10_000).differences(RunConfig(model="y" * 10_000))
     assert len(line) < 450
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import watched_network
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from run_folder import RunFolder
 from watched_network import SHAPE, Network
 
@@ -191,7 +191,7 @@ def whole(tmp_path: Path) -> Run:
     """A run that nothing disturbs."""
     images = np.random.default_rng(1).random((IMAGES, *SHAPE), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, labels=Network()(images).argmax(axis=1))
-    spec = Spec(
+    spec = RunConfig(
         attacks=ATTACKS, model="watched_network:build", data="data.npz", eps="0.03", budget=90, batch_size=BATCH
     )
     (tmp_path / "spec.toml").write_text(spec.toml())

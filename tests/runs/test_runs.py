@@ -24,7 +24,7 @@ from parsimon import InputError, runs
 from parsimon.core.engine import Step
 from parsimon.errors import StoreError
 from parsimon.results.result import Comparison
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.store import Store
 
 MODEL = """
@@ -42,8 +42,8 @@ def build():
 ATTACKS = ("parsimonious", "bandits", "nes,samples=10", "square")
 
 
-def spec(**settings: Any) -> Spec:
-    return Spec(**{"attacks": ATTACKS, "model": "mine:build", "data": "data.npz", "budget": 90, **settings})
+def spec(**settings: Any) -> RunConfig:
+    return RunConfig(**{"attacks": ATTACKS, "model": "mine:build", "data": "data.npz", "budget": 90, **settings})
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import parsimon
 from parsimon import NES, Bandits, InputError, ModelError, Parsimonious, Square, Threat, runs
 from parsimon.report.export import write_results
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.runs.verify import in_ball
 from small_model import IMAGES, LABELS, WEIGHTS, Pixels, linear, softmax
 
@@ -316,8 +316,8 @@ def write_model(folder: Path, name: str, scale: float) -> None:
     (folder / f"{name}.py").write_text(MODEL.format(scale=scale))
 
 
-def spec_for(name: str) -> Spec:
-    return Spec(attacks=("square",), model=f"{name}:build", data="data.npz", eps="0.02", budget=20, batch_size=8)
+def spec_for(name: str) -> RunConfig:
+    return RunConfig(attacks=("square",), model=f"{name}:build", data="data.npz", eps="0.02", budget=20, batch_size=8)
 
 
 @pytest.mark.parametrize(("scale", "accepted"), [(1.0, True), (1.0 + 1e-7, True), (1.1, False)])

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsimon import InputError
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 specs = st.builds(
-    Spec,
+    RunConfig,
     attacks=st.lists(texts.filter(bool), min_size=1, max_size=3).map(tuple),
     model=texts,
     data=texts,
@@ -33,21 +33,21 @@ specs = st.builds(
 
 
 @given(specs)
-def test_a_spec_written_and_read_is_the_same(tmp_path_factory: pytest.TempPathFactory, spec: Spec) -> None:
+def test_a_spec_written_and_read_is_the_same(tmp_path_factory: pytest.TempPathFactory, spec: RunConfig) -> None:
     path = tmp_path_factory.mktemp("spec") / "spec.toml"
     path.write_text(spec.toml(), encoding="utf-8", newline="")
-    assert Spec.read(path) == spec
-    assert Spec.read(path).hash == spec.hash
+    assert RunConfig.read(path) == spec
+    assert RunConfig.read(path).hash == spec.hash
 
 
 @given(specs, specs)
-def test_two_specs_differ_where_they_say_so(left: Spec, right: Spec) -> None:
+def test_two_specs_differ_where_they_say_so(left: RunConfig, right: RunConfig) -> None:
     assert (left == right) == (not left.differences(right)) == (left.hash == right.hash)
 
 
 def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text('model = "standard"\n')
-    assert Spec.read(tmp_path / "spec.toml") == Spec(model="standard")
+    assert RunConfig.read(tmp_path / "spec.toml") == RunConfig(model="standard")
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_with_the_files_name(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "bad.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(sentence)) as raised:
-        Spec.read(tmp_path / "bad.toml")
+        RunConfig.read(tmp_path / "bad.toml")
     assert "bad.toml" in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        Spec.read(tmp_path / "no.toml")
+        RunConfig.read(tmp_path / "no.toml")
 
 
 @pytest.mark.parametrize("settings", [{"attacks": ()}, {"eps": "big"}])
 def test_python_is_held_to_the_same(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        Spec(**settings)
+        RunConfig(**settings)

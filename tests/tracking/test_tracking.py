@@ -22,7 +22,7 @@ from parsimon import runs
 from parsimon.errors import InputError
 from parsimon.results.statistics import curve
 from parsimon.results.table import Table
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.tracking import Tracking, open_tracker, tracking
 
 OPTIONS = ["--model", "mine:function", "--data", "data.npz", "--eps", "0.04", "--budget", "40", "--images", "all"]
@@ -72,7 +72,7 @@ class Kept:
 
 def test_a_tool_that_fails_is_warned_of_once_and_harms_nothing(place: Path) -> None:
     data = {"model": "mine:function", "data": "data.npz", "images": "all", "eps": "0.04"}
-    spec = Spec.of({"attacks": ["random", "square"], "budget": 40, **data})
+    spec = RunConfig.of({"attacks": ["random", "square"], "budget": 40, **data})
     sys.path.insert(0, str(place))
     try:
         undisturbed = runs.run(spec, place / "plain")

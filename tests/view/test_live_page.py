@@ -17,7 +17,7 @@ import pytest
 from PIL import Image as Pillow
 
 from parsimon import runs, zoo
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from viewing import serving
 
 # A model that answers only as many calls as the file says that it may.
@@ -196,7 +196,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("live")
     images, labels = (array[:20] for array in zoo.images())
     np.savez(place / "data.npz", images=images, labels=labels)
-    runs.run(Spec(attacks=("square", "random"), data=str(place / "data.npz"), images=6, budget=30), place / "run")
+    runs.run(RunConfig(attacks=("square", "random"), data=str(place / "data.npz"), images=6, budget=30), place / "run")
     with serving(place / "run") as viewer:
         yield viewer.address
 

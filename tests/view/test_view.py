@@ -25,7 +25,7 @@ from bundled_images import Bundled
 from parsimon import runs
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 from parsimon.view import stepwise
 from parsimon.view.server import Viewer
 from viewing import ask, serving
@@ -36,7 +36,7 @@ def folder(bundled: Bundled, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which some images are fooled and some withstand."""
     place = tmp_path_factory.mktemp("view")
     np.savez(place / "data.npz", images=bundled.images, labels=bundled.labels)
-    spec = Spec(attacks=("parsimonious", "random"), data=str(place / "data.npz"), eps="16/255", budget=60)
+    spec = RunConfig(attacks=("parsimonious", "random"), data=str(place / "data.npz"), eps="16/255", budget=60)
     runs.run(spec, place / "run")
     return place / "run"
 
@@ -114,7 +114,7 @@ def test_a_folder_without_a_run_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_run_that_takes_the_place_of_another_is_told_anew(bundled: Bundled, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", images=bundled.images, labels=bundled.labels)
-    spec = Spec(attacks=("random",), data=str(tmp_path / "data.npz"), images=2, budget=2)
+    spec = RunConfig(attacks=("random",), data=str(tmp_path / "data.npz"), images=2, budget=2)
     with serving(tmp_path / "run") as started:
         before = []
         for _ in range(2):

@@ -15,8 +15,8 @@ from parsimon.cli.output import JSON, Exit, answer
 from parsimon.core.threat import Scores, Threat
 from parsimon.models import as_model
 from parsimon.runs import preflight
+from parsimon.runs.config import RunConfig
 from parsimon.runs.inputs import open_data_for
-from parsimon.runs.settings import check_settings
 
 _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
 
@@ -26,7 +26,7 @@ _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]erro
 @click.option("--batch-size", default=64, show_default=True, help="Images in a batch.")
 def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_size: int) -> None:
     """Check a model and its data before attacking it: ranges, labels, determinism, batches, accuracy."""
-    check_settings(batch_size=batch_size)
+    RunConfig(batch_size=batch_size)  # refuses what no run accepts
     opened = open_data_for(model, data, preprocess)
     oracle = as_model(model)
     threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))

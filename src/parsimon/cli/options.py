@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import click
 
@@ -12,10 +12,8 @@ from parsimon.attacks import ATTACKS
 from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
 from parsimon.core.threat import Loss, Scores, Targets
 from parsimon.data.named import FORMS
-from parsimon.errors import check_whole
 from parsimon.models.hubs import FORMS as HUB_FORMS
-from parsimon.runs.config import Spec
-from parsimon.runs.execute import ExecutionOptions
+from parsimon.runs.config import DEFAULTS, ExecutionOptions
 
 Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
@@ -29,13 +27,11 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if value == "all":
             return value
-        count = click.INT.convert(value, parameter, context)
-        check_whole("images", count, 1)
-        return count
+        return click.INT.convert(value, parameter, context)
 
 
 class PathName(click.Path):
-    """The path of a file or folder. It is not empty, as that of a shell variable that is not set would be."""
+    """The path of a file or folder; not empty, as an unset shell variable would make it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(path_type=Path, **settings)
@@ -55,7 +51,7 @@ SCORES = click.option(
 )
 DATA = click.option(
     "--data",
-    default=Spec.data,
+    default=DEFAULTS.data,
     show_default=True,
     shell_complete=DATA_NAMES,
     help="; ".join(f"{form}: {what}" for form, what in FORMS.items()) + ".",
@@ -76,9 +72,9 @@ PREPROCESS = click.option(
     "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
 )
 BATCH_SIZE = click.option(
-    "--batch-size", type=int, help="Images in a batch. [default: 256; on a CPU, 64 to 512 by the number of images]"
+    "--batch-size", type=int, help="Images per batch. [default: 256; on a CPU 64 to 512, by the number of images]"
 )
-HOW_TO_ATTACK = (
+RUN = (
     MODEL,
     DATA,
     PREPROCESS,
@@ -86,76 +82,75 @@ HOW_TO_ATTACK = (
     click.option(
         "--images",
         type=_Count(),
-        default=Spec.images,
+        default=DEFAULTS.images,
         show_default=True,
-        help="Attack the first so many that are classified right, or `all` of these.",
+        help="Number of correctly classified images to attack, or `all`.",
     ),
-    click.option("--sample", type=int, help="Attack a random sample of them instead, with this seed."),
+    click.option(
+        "--sample", type=int, help="Attack a random sample of them, drawn with this seed. [default: the first ones]"
+    ),
     click.option(
         "--eps",
         metavar="RADIUS",
-        default=Spec.eps,
+        default=DEFAULTS.eps,
         show_default=True,
         help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
     ),
-    click.option("--budget", default=Spec.budget, show_default=True, help="Queries allowed for each image."),
+    click.option("--budget", default=DEFAULTS.budget, show_default=True, help="Queries allowed per image."),
     click.option(
         "--targets",
         type=choice(Targets),
-        help="Reach a class instead of leaving the true one: the one after it, or one drawn for each image.",
+        help="Targeted attack: reach the class after the true one, or one drawn per image.",
     ),
-    click.option("--loss", type=choice(Loss), help="The loss to climb. [default: the attack's own]"),
+    click.option("--loss", type=choice(Loss), help="Loss to maximise. [default: the attack's own]"),
     click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255."),
-    click.option("--seed", default=Spec.seed, show_default=True),
+    click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices."),
     BATCH_SIZE,
     click.option(
         "--out",
         type=PathName(),
-        help="Folder for the run and what is made of it. [default: a new one in parsimon-results]",
+        help="Folder for the run and its tables. [default: a new one in parsimon-results]",
     ),
 )
-MEANS = (
+EXECUTION = (
     click.option("--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"),
     click.option(
         "--workers",
         type=int,
-        help="Spread the work over so many processes, of one thread each. [default: none; with --ray one for each GPU, "
-        "or for each core if there is none]",
+        help="Worker processes, of one thread each. [default: none; with --ray one per GPU, or else per core]",
     ),
     click.option(
-        "--ray", metavar="ADDRESS", help="Have the workers on a Ray cluster; `local`: on one that is started here."
+        "--ray", metavar="ADDRESS", help="Address of a Ray cluster for the workers, or `local` to start one here."
     ),
     click.option(
         "--verify/--no-verify",
-        default=True,
-        show_default=True,
-        help="Query every adversarial image once more at the end, uncharged, and report how many hold.",
+        default=None,
+        help="Query every adversarial image once more at the end, uncharged. [default: verify]",
     ),
 )
-DOWNLOAD = click.option("--download", is_flag=True, help="Install first what of `parsimon zoo` is named and missing.")
+DOWNLOAD = click.option("--download", is_flag=True, help="Download missing zoo entries first.")
 FORMAT = click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "latex"]),
     default="text",
     show_default=True,
-    help="What to print; a run writes Markdown and LaTeX to files in any case.",
+    help="Format to print; a run always writes Markdown and LaTeX to files.",
 )
 ATTACK_HELP = (
-    f"{', '.join(ATTACKS)}; with a published experiment's settings after a colon (bandits:imagenet-0.05), and settings "
-    "of your own after commas (nes,samples=50,strict=true)."
+    f"{', '.join(ATTACKS)}; with the preset of a published experiment after a colon (bandits:imagenet-0.05), and "
+    "settings after commas (nes,samples=50,strict=true)."
 )
 
 
-def means_of(settings: dict[str, Any]) -> ExecutionOptions:
-    """What of the given options is not about the run itself; it is taken out of them."""
-    return cast(
-        "ExecutionOptions", {name: settings.pop(name) for name in ExecutionOptions.__annotations__ if name in settings}
-    )
+def take_execution(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take the execution options out of a command's settings; return those that were given."""
+    given = {name: settings.pop(name) for name in ExecutionOptions.__struct_fields__ if name in settings}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def options(*options: Decorator) -> Decorator:
-    """A command with all of these."""
+    """Decorate a command with several options."""
 
     def decorate(command: Function) -> Function:
         for option in reversed(options):

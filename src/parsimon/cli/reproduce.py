@@ -15,7 +15,17 @@ from rich.table import Table
 
 from parsimon import zoo
 from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
-from parsimon.cli.options import BATCH_SIZE, DOWNLOAD, FORMAT, MEANS, PREPROCESS, PathName, choice, means_of, options
+from parsimon.cli.options import (
+    BATCH_SIZE,
+    DOWNLOAD,
+    EXECUTION,
+    FORMAT,
+    PREPROCESS,
+    PathName,
+    choice,
+    options,
+    take_execution,
+)
 from parsimon.cli.output import JSON, Exit, answer, as_json
 from parsimon.cli.show import print_tables
 from parsimon.core.threat import Scores
@@ -34,7 +44,7 @@ from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
 )
 @click.option("--data", shell_complete=DATA_NAMES, help="As for `parsimon run`. [default: images of the zoo]")
 @click.option("--scores", type=choice(Scores), help="What the model returns. [default: logits]")
-@options(PREPROCESS, BATCH_SIZE, *MEANS, DOWNLOAD, FORMAT, JSON)
+@options(PREPROCESS, BATCH_SIZE, *EXECUTION, DOWNLOAD, FORMAT, JSON)
 @click.option(
     "--out",
     type=PathName(),
@@ -58,7 +68,7 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     if not names:
         answer(lambda: {"exhibits": [_fact(each) for each in exhibits().values()]}, _list)
         return
-    means = means_of(settings)
+    execution = take_execution(settings)
     changes = {key: value for key, value in settings.items() if value is not None}
     chosen = [exhibit(name) for name in (exhibits() if names == ("all",) else names)]
     specs = [planned.spec for each in chosen for planned in each.runs]
@@ -67,7 +77,7 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     written: list[dict[str, Any]] = []
     for each in chosen:
         Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
-        reproduced = reproduce_exhibit(each, out, changes, **means)
+        reproduced = reproduce_exhibit(each, out, changes, **execution)
         if reproduced is None:
             unfinished = "Unfinished: the same command goes on where it was left off."
             answer(lambda: {"exhibits": written, "finished": False}, partial(print, unfinished))

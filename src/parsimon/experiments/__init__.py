@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from parsimon.errors import InputError
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
 
 Shows = Literal["table", "curves", "examples", "sensitivity", "bands", "grid", "noise", "differences"]
 
@@ -46,8 +46,8 @@ class Planned:
     title: str
     queries: int
     network: str
-    spec: Spec
-    protocol: Spec
+    spec: RunConfig
+    protocol: RunConfig
     paper: tuple[Published, ...]
     reported: Mapping[str, Published]
 
@@ -99,7 +99,7 @@ def _planned(name: str) -> Planned:
         for values in product(*settings.values()):
             assignments = (f"{key}={value}" for key, value in zip(settings, values, strict=True))
             attacks[",".join([attack, *assignments])] = {}
-    spec = Spec.of({**entry, "attacks": list(attacks)})
+    spec = RunConfig.of({**entry, "attacks": list(attacks)})
     return Planned(
         name,
         title,

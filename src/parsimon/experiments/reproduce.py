@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from parsimon import runs
 from parsimon.attacks.named import named_rows
@@ -20,7 +20,6 @@ from parsimon.experiments.views import Done, View, view
 from parsimon.report.figures import save
 from parsimon.results.result import Comparison
 from parsimon.results.table import write_tables
-from parsimon.runs.execute import ExecutionOptions
 
 _SCALE = (("images", "images"), ("budget", "queries"))
 
@@ -32,17 +31,15 @@ class Reproduced(NamedTuple):
     folder: Path
 
 
-def reproduce(
-    exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **means: Unpack[ExecutionOptions]
-) -> Reproduced | None:
+def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **execution: Any) -> Reproduced | None:
     """Run what is missing of an exhibit, and write its tables and figures; None after an interruption.
 
     Args:
         exhibit: Of the paper.
         out: Where all runs and exhibits are kept.
-        changes: What is to differ from the paper's protocol: settings of `Spec`, such as images and budget.
-        means: As for `parsimon.attack`. Figures 1 and 2 are made in this process all the same: their searches leave
-            what they find where they run.
+        changes: What is to differ from the paper's protocol: settings of `RunConfig`, such as images and budget.
+        execution: Execution options, as for `parsimon.attack`. Figures 1 and 2 always run in this process, because
+            their searches keep what they find in memory.
     """
     if exhibit.shows != "table":
         require("matplotlib", "plot")  # said now, not after days of work
@@ -50,8 +47,10 @@ def reproduce(
         changes = {name: value for name, value in changes.items() if name != "budget"}
     all_done = []
     for planned in exhibit.runs:
-        scaled = replace(planned, spec=replace(planned.spec, **changes))
-        done = _climbed(exhibit, scaled, means.get("in_flight")) if exhibit.climbs else _stored(scaled, out, means)
+        scaled = replace(planned, spec=planned.spec.replace(**changes))
+        done = (
+            _climbed(exhibit, scaled, execution.get("in_flight")) if exhibit.climbs else _stored(scaled, out, execution)
+        )
         if done is None:
             return None
         all_done.append(done)
@@ -65,9 +64,9 @@ def reproduce(
     return Reproduced(shown, folder)
 
 
-def _stored(planned: Planned, out: Path, means: ExecutionOptions) -> Done | None:
+def _stored(planned: Planned, out: Path, execution: Mapping[str, Any]) -> Done | None:
     folder = out / "runs" / f"{planned.name}-{planned.spec.hash}"
-    comparison = runs.run(planned.spec, folder, **means)
+    comparison = runs.run(planned.spec, folder, **execution)
     if comparison.unfinished:
         return None
     return Done(planned, comparison, {}, runs.classes_of(folder))

@@ -21,8 +21,8 @@ from parsimon.core.grid import first_grid
 from parsimon.core.types import Attack, ImageContext, Point, Search
 from parsimon.data import Data
 from parsimon.results.result import Result
-from parsimon.runs import launch_spec
-from parsimon.runs.config import Spec
+from parsimon.runs.config import RunConfig
+from parsimon.runs.execute import Inputs, execute
 
 
 class Best(NamedTuple):
@@ -100,8 +100,8 @@ class Climbed(NamedTuple):
         return np.stack([render(image, threat, self.best[index].point) - image for index, image in originals])
 
 
-def climb(spec: Spec, attacks: Mapping[str, Attack], data: Data, in_flight: int | None) -> dict[str, Climbed]:
+def climb(spec: RunConfig, attacks: Mapping[str, Attack], data: Data, in_flight: int | None) -> dict[str, Climbed]:
     """Each attack on the images of a spec, none stopped by a success."""
     climbs = {name: Climb(attack) for name, attack in attacks.items()}
-    results = launch_spec(spec, climbs, data, in_flight=in_flight)
+    results = execute(spec.replace(in_flight=in_flight), climbs, Inputs(spec.model, data.images, data.labels))
     return {name: Climbed(result, climbs[name].best) for name, result in results.items()}

@@ -6,27 +6,25 @@ Imports everything below: attacks, models, data, results.
 from parsimon.runs.stored import (
     StoredRun,
     classes_of,
+    config_of,
     data_of,
     facts_of,
     identity,
     is_run,
-    launch_spec,
     load,
     resume,
     run,
-    spec_of,
 )
 
 __all__ = [
     "StoredRun",
     "classes_of",
+    "config_of",
     "data_of",
     "facts_of",
     "identity",
     "is_run",
-    "launch_spec",
     "load",
     "resume",
     "run",
-    "spec_of",
 ]

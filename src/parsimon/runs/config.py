@@ -1,4 +1,4 @@
-"""A run, described: what a TOML file holds, or what flags on the command line make.
+"""A run, described: the one thing that travels from the command line, a TOML file or Python to the engine.
 
     model = "robust"
     data = "bundled"
@@ -7,7 +7,11 @@
     budget = 20000
     attacks = ["parsimonious", "bandits", "nes", "pgd"]
 
-What is not said has the default that `parsimon run` has. Two runs of one spec give the same results.
+    [execution]
+    workers = 2
+
+Every setting has the default that `parsimon run` has. Two runs of one configuration give the same results, whatever the
+`execution` part says.
 """
 
 from __future__ import annotations
@@ -15,89 +19,181 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
+import numpy as np
 import tomli_w
+from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import Loss, Scores, Targets
-from parsimon.errors import InputError, quote, shorten
+from parsimon.errors import LARGEST, InputError, quote, shorten
 
-_LARGEST = 2**20  # bytes of a file that describes a run
+_LARGEST_FILE = 2**20  # bytes of a file that describes a run
+_LARGEST_BATCH = 2**16
+_MOST_IN_FLIGHT = 2**20
+
+Name = Annotated[str, Meta(pattern="^[^\0]+$", description="a text without NUL characters")]
+Names = Annotated[tuple[Name, ...], Meta(min_length=1, description="a list of at least one name")]
+Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number, at least 1")]
+Seed = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number, at least 0")]
+BatchSize = Annotated[int, Meta(ge=1, le=_LARGEST_BATCH, description=f"a whole number from 1 to {_LARGEST_BATCH:,}")]
+InFlight = Annotated[int, Meta(ge=1, le=_MOST_IN_FLIGHT, description=f"a whole number from 1 to {_MOST_IN_FLIGHT:,}")]
+Address = Annotated[str, Meta(min_length=1, description="the address of a Ray cluster, or 'local'")]
+Flag = Annotated[bool, Meta(description="true or false")]
+Radius = Annotated[str | float, Meta(description="a number or a fraction such as 8/255")]
 
 
-@dataclass(frozen=True)
-class Spec:
-    """Everything that a run's results depend on, and nothing else.
+@cache
+def _hints(record: type) -> dict[str, Any]:
+    return get_type_hints(record, include_extras=True)
 
-    Attributes:
-        attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,share=0.3`.
-        model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
-        data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
-        preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`; None: as the card of a
-            network of the zoo says, and not at all for other models.
-        images: Attack the first so many correctly classified images, or `all`.
-        sample: Attack a random sample of them instead; this is its seed.
-        eps: Radius of the ball for images in [0, 1], as a number or a fraction.
-        budget: Queries allowed for each image.
-        targets: For a targeted attack: `next`, the class after the true one, or `random`, one drawn for each image.
-        loss: The loss to climb; None: each attack's own.
-        scores: What the model returns.
-        eight_bit: Show the model only images whose pixels are k / 255.
-        seed: Of the attacks' random choices.
-        batch_size: Images in a batch. An accelerator may round differently for another size, so it belongs to the run.
-        relative_to: The attack over whose successes queries are averaged once more.
-    """
 
-    attacks: tuple[str, ...] = ("parsimonious",)
-    model: str = "robust"
-    data: str = "bundled"
-    preprocess: str | None = None
-    images: int | Literal["all"] = 100
-    sample: int | None = None
-    eps: str = "8/255"
-    budget: int = 2000
-    targets: Targets | None = None
-    loss: Loss | None = None
-    scores: Scores = "logits"
-    eight_bit: bool = False
-    seed: int = 0
-    batch_size: int | None = None
-    relative_to: str | None = None
+def _described(hint: Any) -> str:
+    """Say in words what a field may be."""
+    if get_origin(hint) is Annotated:
+        _, meta = get_args(hint)
+        return str(meta.description)
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(get_args(hint))
+    return " or ".join(_described(each) for each in get_args(hint) if each is not type(None))
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A record whose fields are checked when it is made, however it is made."""
 
     def __post_init__(self) -> None:
-        if not self.attacks:
-            raise InputError("a run needs at least one attack")
+        for name, hint in _hints(type(self)).items():
+            given = getattr(self, name)
+            if isinstance(given, Checked):
+                continue
+            value = given.item() if isinstance(given, np.generic) else given
+            try:
+                checked = msgspec.convert(value, hint)
+            except (msgspec.ValidationError, OverflowError):
+                raise InputError(f"{name} must be {_described(hint)}; got {quote(given)}") from None
+            msgspec.structs.force_setattr(self, name, checked)
+
+
+class ExecutionOptions(Checked, frozen=True, kw_only=True):
+    """How a run is executed; none of it affects results.
+
+    Attributes:
+        in_flight: Images attacked at once; it sets the memory used. None: 256 or more.
+        workers: Worker processes; None: this process does all the work.
+        ray: Address of a Ray cluster for the workers, or `local` for one on this machine.
+        progress: Show a live line on standard error; None: if that is a terminal.
+        verify: Query every adversarial image once more at the end, uncharged, and report how many successes hold.
+    """
+
+    in_flight: InFlight | None = None
+    workers: Count | None = None
+    ray: Address | None = None
+    progress: Flag | None = None
+    verify: Flag = True
+
+
+class RunConfig(Checked, frozen=True, kw_only=True):
+    """Everything that a run's results depend on, and how to execute it.
+
+    Attributes:
+        attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`.
+        model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
+        data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
+        preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`. None: as the model's card or
+            config says, where it has one.
+        images: Number of correctly classified images to attack, or `all`.
+        sample: Seed of a random sample of images; None: the first ones.
+        eps: Radius of the ball for images in [0, 1], as a number or a fraction.
+        budget: Queries allowed per image.
+        targets: For a targeted attack: `next`, the class after the true one, or `random`, one drawn per image.
+        loss: The loss to maximise; None: each attack's own.
+        scores: What the model returns; None: detect it from the scores of the first images.
+        eight_bit: Show the model only images whose pixels are k / 255.
+        seed: Seed of the attacks' random choices.
+        batch_size: Images per batch. An accelerator may round differently for another size, so it belongs to the run.
+        relative_to: The attack over whose successes queries are averaged once more.
+        execution: How the run is executed; the only part that does not affect results.
+    """
+
+    attacks: Names = ("parsimonious",)
+    model: Name = "robust"
+    data: Name = "bundled"
+    preprocess: Name | None = None
+    images: Count | Literal["all"] = 100
+    sample: Seed | None = None
+    eps: Radius = "8/255"
+    budget: Count = 2000
+    targets: Targets | None = None
+    loss: Loss | None = None
+    scores: Scores | None = "logits"
+    eight_bit: Flag = False
+    seed: Seed = 0
+    batch_size: BatchSize | None = None
+    relative_to: Name | None = None
+    execution: ExecutionOptions = ExecutionOptions()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _ = self.radius
 
     @property
     def radius(self) -> float:
         """`eps` as a number."""
         try:
-            return parse_number(self.eps)
+            return self.eps if isinstance(self.eps, float) else parse_number(self.eps)
         except ValueError:
             raise InputError(f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}") from None
 
     @property
     def hash(self) -> str:
-        """The same for the same spec, whatever its file looks like."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """A hash of the settings that results depend on."""
+        return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that results depend on."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "execution"}
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """Return a copy with some settings changed; those of the execution part are recognised by their names."""
+        execution = {name: changes.pop(name) for name in ExecutionOptions.__struct_fields__ if name in changes}
+        changed = msgspec.structs.replace(self, **changes)
+        if not execution:
+            return changed
+        return msgspec.structs.replace(changed, execution=msgspec.structs.replace(self.execution, **execution))
+
+    def differences(self, other: RunConfig) -> list[str]:
+        """Return one line for each setting in which the other differs; execution is left out."""
+        mine, others = self.settings(), other.settings()
+        return [f"{key}: {quote(mine[key])}, not {quote(others[key])}" for key in mine if mine[key] != others[key]]
 
     def toml(self) -> str:
-        """As a file; what is None is left out, since TOML has no word for it."""
-        return tomli_w.dumps({key: value for key, value in asdict(self).items() if value is not None})
+        """Return the settings as a TOML file. What is None is left out, since TOML has no null."""
+        return tomli_w.dumps({key: value for key, value in self.settings().items() if value is not None})
 
     @classmethod
-    def read(cls, path: Path) -> Spec:
+    def of(cls, settings: Mapping[str, Any]) -> RunConfig:
+        """Make a configuration from plain values, as a TOML file has them; refuse unknown names with a suggestion."""
+        check_names("a run", settings, cls.__struct_fields__)
+        execution = settings.get("execution", {})
+        if isinstance(execution, Mapping):
+            check_names("execution", execution, ExecutionOptions.__struct_fields__)
+            return cls(**{**settings, "execution": ExecutionOptions(**execution)})
+        raise InputError(f"execution must be a table of settings; got {quote(execution)}")
+
+    @classmethod
+    def read(cls, path: Path) -> RunConfig:
+        """Read a TOML file."""
         try:
             with path.open("rb") as file:
-                content = file.read(_LARGEST + 1)
-            if len(content) > _LARGEST:  # it may even be endless
-                raise InputError(f"the description of a run has at most {_LARGEST:,} bytes; this is no such file")
+                content = file.read(_LARGEST_FILE + 1)
+            if len(content) > _LARGEST_FILE:  # it may even be endless
+                raise InputError(f"the description of a run has at most {_LARGEST_FILE:,} bytes; this file has more")
             return cls.of(tomllib.loads(content.decode()))
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
@@ -106,44 +202,14 @@ class Spec:
         except (ValueError, RecursionError) as error:  # numbers of too many digits and arrays of too many levels, too
             raise InputError(f"{path} is not a TOML file: {shorten(str(error))}") from error
 
-    @classmethod
-    def of(cls, settings: dict[str, Any]) -> Spec:
-        """From plain values, as a file has them."""
-        hints = get_type_hints(cls)
-        known = [field.name for field in fields(cls)]
-        for key, value in settings.items():
-            if key not in known:
-                raise InputError(f"there is no setting {quote(key)}; known are {', '.join(known)}")
-            if not _fits(value, hints[key]):
-                raise InputError(f"{key} must be {_kind(hints[key])}; got {quote(value)}")
-            if any("\0" in each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)):
-                raise InputError(f"{key} must not contain a NUL character; got {quote(value)}")
-        values: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
-        }
-        return cls(**values)
 
-    def differences(self, other: Spec) -> list[str]:
-        """What the other says otherwise, a line each."""
-        mine, others = asdict(self), asdict(other)
-        return [f"{key}: {quote(mine[key])}, not {quote(others[key])}" for key in mine if mine[key] != others[key]]
+DEFAULTS = RunConfig()
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    if get_origin(hint) is tuple:
-        return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if isinstance(hint, UnionType) or get_origin(hint) is not None:
-        return any(_fits(value, kind) for kind in get_args(hint))
-    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
-
-
-def _kind(hint: Any) -> str:
-    if get_origin(hint) is tuple:
-        return "a list of strings"
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(get_args(hint))
-    if isinstance(hint, UnionType) or get_origin(hint) is not None:
-        return " or ".join(_kind(kind) for kind in get_args(hint) if kind is not type(None))
-    return {str: "a string", int: "a whole number", bool: "true or false"}[hint]
+def check_names(what: str, settings: Mapping[str, object], known: Collection[str]) -> None:
+    """Refuse a setting with an unknown name, and suggest the one that was probably meant."""
+    for name in settings:
+        if name not in known:
+            close = get_close_matches(str(name), known, 1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise InputError(f"{what} has no setting {quote(name)}. {hint}It has {', '.join(known)}")

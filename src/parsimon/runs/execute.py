@@ -1,23 +1,22 @@
-"""Run attacks: check the input once, then give each attack an engine of its own, here or in many workers."""
+"""Execute a run: validate it, prepare it, run each attack, collect the results."""
 
 from __future__ import annotations
 
-import base64
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters, Step
-from parsimon.core.threat import Loss, Rounding, Scores, Threat
+from parsimon.core.threat import Rounding, Threat
 from parsimon.core.types import Attack, ImageSource, JournalEntry, Model, Outcome, Task
 from parsimon.data.choice import choose
 from parsimon.data.given import as_images, as_numpy
@@ -28,159 +27,82 @@ from parsimon.results.clean import CleanPredictions
 from parsimon.results.result import Result
 from parsimon.results.verification import Verification
 from parsimon.runs import preflight
-from parsimon.runs import progress as progress_line
-from parsimon.runs.config import Spec
-from parsimon.runs.settings import check_settings
+from parsimon.runs.builder import ResultBuilder, all_outcomes, threat_for
+from parsimon.runs.config import RunConfig
+from parsimon.runs.facts import check_version, record_clean
+from parsimon.runs.progress import live_line
 from parsimon.runs.store import Store
 from parsimon.runs.verify import verify_successes
-from parsimon.runs.workers import Driver, EngineConfig, crew_for
-from parsimon.version import __version__
+from parsimon.runs.workers import Driver, EngineConfig, WorkerPool, worker_pool
 
-# Called after each model call with: the attack, on how many images it is, and what the call has brought.
+# Called after each model call with the attack's name, the number of images it attacks, and what the call brought.
 Watch = Callable[[str, int, Step], None]
+OpenStore = Callable[[], AbstractContextManager[Store | None]]
 
 _LOG = logging.getLogger("parsimon")
-_BATCH = 256  # images on an accelerator
-_SMALL, _LARGE = 64, 512  # on a CPU
-# On a CPU, of a larger batch: the values of its images, and the queries of those in work, which searches may remember.
-_VALUES, _QUERIES = 2**21, 2**22
+_ACCELERATOR_BATCH = 256  # images
+_CPU_BATCH, _LARGEST_CPU_BATCH = 64, 512  # images
+# Limits of a larger batch on a CPU: the values of its images, and the queries of all images in flight.
+_BATCH_VALUES, _FLIGHT_QUERIES = 2**21, 2**22
 
 
-class ExecutionOptions(TypedDict, total=False):
-    """With what a run is made. None of it changes a result, and all of it may be left out."""
+@dataclass(frozen=True)
+class Inputs:
+    """The objects that a run works on, as a user gives them.
 
-    in_flight: int | None
-    workers: int | None
-    ray: str | None
-    progress: bool | None
-    verify: bool
-    watch: Watch | None
-
-
-class Runner(Protocol):
-    """What attacks images with one attack: an engine in this process, or workers with an engine each."""
-
-    counters: Counters
-    threat: Threat
-    stopped: bool
-
-    def stop(self) -> None:
-        """End after the model calls in work."""
-
-    def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
-        """Each outcome as it comes; `on_step` is called after each model call."""
-
-
-def launch(
-    attacks: Mapping[str, Attack],
-    model: Any,
-    images: Any,
-    labels: Any,
-    eps: float,
-    *,
-    budget: int = Spec.budget,
-    targets: Any = None,
-    loss: Loss | None = None,
-    scores: Scores | None = "logits",
-    eight_bit: bool = False,
-    at_most: int | None = None,
-    sample: int | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
-    in_flight: int | None = None,
-    workers: int | None = None,
-    ray: str | None = None,
-    progress: bool | None = None,
-    verify: bool = True,
-    rounding: Rounding = "inward",
-    survivors_only: bool = False,
-    watch: Watch | None = None,
-    open_store: Callable[[], AbstractContextManager[Store | None]] = nullcontext,
-) -> dict[str, Result]:
-    """Each attack on the same images, in turn; see `parsimon.attack` for the settings.
-
-    With a store, all that is told is written down, and what is written there already is not asked again. It is opened
-    after the checks, so that a run that is refused leaves no trace. After Ctrl-C the images that were not finished
-    count as interrupted, and all those of attacks that were not begun. With `survivors_only`, each attack meets the
-    images that none before it fooled; those that meet none have no result.
+    Attributes:
+        model: A model, or the name of one; workers need the name.
+        images: An array, or a sequence that reads images lazily.
+        labels: The true classes, or `"predicted"`: what the model sees is taken as true.
+        targets: A class per image, in place of the configuration's `targets`.
+        rounding: How the ball's bounds are rounded, where a run that is resumed did it differently.
     """
-    check_settings(budget=budget, loss=loss, scores=scores, eight_bit=eight_bit, at_most=at_most, sample=sample)
-    check_settings(seed=seed, batch_size=batch_size, in_flight=in_flight, workers=workers, ray=ray)
-    check_settings(progress=progress, verify=verify, watch=watch)
-    oracle = as_model(model)
-    source = as_images(images)
-    on_cpu = str(oracle.device) == "cpu"
-    enlarge = on_cpu and batch_size is None and in_flight is None
-    if batch_size is None:
-        batch_size = _SMALL if on_cpu else _BATCH
-    threat = Threat(eps, targets is not None, loss or "cross-entropy", scores or "logits", eight_bit)
-    if scores is None:
-        threat = replace(threat, scores=preflight.scores_kind(oracle, source, batch_size))
-    room = max(256, 4 * batch_size) if in_flight is None else in_flight
-    threats = {
-        name: replace(
-            threat,
-            loss=loss or attack.own_loss(threat.targeted),
-            rounding=attack.rounding if rounding == "inward" else rounding,
-        )
-        for name, attack in attacks.items()
-    }
-    for each in threats.values():
-        preflight.check_threat(oracle, each)
-    plans = {name: EngineConfig(attacks[name], threats[name], budget, seed, batch_size, room) for name in attacks}
-    for plan in plans.values():
-        plan.engine(oracle)  # which says what is wrong with the settings before anything is computed
-    many = crew_for(model, workers, ray)
 
-    as_predicted = isinstance(labels, str) and labels == "predicted"
-    known = None if as_predicted else check_labels(as_numpy(labels, "labels"), len(source))
-    clean = preflight.prepare(oracle, source, known, threat, batch_size)
-    truth = clean.predicted if known is None else known
-    goals, attackable = truth, clean.correct
-    if targets is not None:
-        goals = _goals(targets, known, truth, clean.classes)
-        attackable = clean.correct & (goals != truth)
-    preflight.check_any(clean, attackable)
-    chosen = choose(attackable, at_most, sample).tolist()
-    show = sys.stderr.isatty() if progress is None else progress
+    model: Any
+    images: Any
+    labels: Any
+    targets: Any = None
+    rounding: Rounding = "inward"
 
-    results = {}
-    with many as crew, open_store() as store:
+
+def execute(
+    config: RunConfig,
+    attacks: Mapping[str, Attack],
+    inputs: Inputs,
+    *,
+    survivors_only: bool = False,
+    open_store: OpenStore = nullcontext,
+    watch: Watch | None = None,
+) -> dict[str, Result]:
+    """Run each attack on the same images, in turn.
+
+    Args:
+        config: The settings.
+        attacks: The attacks by the names of their rows.
+        inputs: Model, images and labels.
+        survivors_only: Give each attack only the images that no earlier one fooled. An attack without images has no
+            result.
+        open_store: Opens the run file, after all checks. Stored replies are not queried again.
+        watch: Called after each model call.
+
+    After Ctrl-C, images that were not finished count as interrupted.
+    """
+    if watch is not None and not callable(watch):
+        raise InputError(f"watch must be a function; got {quote(watch)}")
+    job = _validate(config, attacks, inputs)
+    workers = worker_pool(inputs.model, config.execution)
+    prepared = _prepare(job)
+    results: dict[str, Result] = {}
+    with workers as pool, open_store() as store:
+        clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
-            clean = _hold(store, clean, truth, chosen)
-        crowd = 1 if crew is None else len(crew.workers)
-        if enlarge:
-            batch_size = _enlarged(len(chosen) // crowd, clean.values, budget)
-            room = max(room, 2 * crowd * batch_size)
-        # Each worker must be able to fill its batches, unless the user has set what there is room for.
-        room = max(batch_size if in_flight is None else 1, room // crowd)
-        plans = {
-            name: replace(plan, batch_size=batch_size, in_flight=room, classes=clean.classes)
-            for name, plan in plans.items()
-        }
-        stopped = False
-        # White-box attacks first: they are quick, and if what they need is missing, that shows at once.
+            clean = record_clean(store, clean, prepared.labels, chosen)
+        runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
+        builder = ResultBuilder(config, job.images, prepared.labels, clean)
+        # White-box attacks come first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
-            ended: dict[int, Outcome] = {}
-            counters = Counters()
-            if not stopped:
-                runner: Runner = plans[name].engine(oracle) if crew is None else Driver(crew, plans[name])
-                with _stopping_on_interrupt(runner.stop), progress_line.live(name, len(chosen), show=show) as line:
-                    told = [each for each in (line, watch and partial(watch, name, len(chosen))) if each is not None]
-                    ended = _attack_all(runner, name, chosen, source, goals, store, told)
-                counters, stopped = runner.counters, runner.stopped
-            in_work = store.told(name) if stopped and store is not None else {}
-            outcomes = tuple(ended.get(index) or Outcome.unfinished(index, in_work.get(index)) for index in chosen)
-            if in_work and store is not None:  # with images that waited for their turn, which no counters has met
-                store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
-            verification = None
-            if verify and not stopped:
-                verification, stopped = _verified(
-                    store, name, oracle, threats[name], source, goals, outcomes, batch_size, clean.classes
-                )
-            results[name] = Result(
-                attacks[name], threats[name], budget, source, truth, clean, outcomes, counters, verification
-            )
+            outcomes, counters, verification = runner.run(name, chosen)
+            results[name] = builder.build(attacks[name], job.threats[name], outcomes, counters, verification)
             if survivors_only:
                 chosen = [outcome.index for outcome in outcomes if not outcome.success]
             if not chosen:
@@ -188,205 +110,265 @@ def launch(
     return {name: results[name] for name in attacks if name in results}
 
 
-class _Tasks(Sequence[Task]):
-    """The images to attack, each read when it is asked for."""
-
-    def __init__(
-        self, indices: list[int], source: ImageSource, goals: NDArray[np.intp], told: Mapping[int, JournalEntry]
-    ) -> None:
-        self._indices, self._source, self._goals, self._told = indices, source, goals, told
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, place: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
-        index = self._indices[place]
-        return Task(index, np.asarray(self._source[index]), int(self._goals[index]), self._told.get(index))
+# --- validate ---------------------------------------------------------------------------------------------------------
 
 
-def _enlarged(images: int, values: int, budget: int) -> int:
-    """The size of a batch on a CPU: larger for more images, since what it costs beside the model is shared by them.
+@dataclass(frozen=True)
+class _Job:
+    """A run whose settings and inputs fit together."""
 
-    There must be images for two, so that one can be drawn while the model looks at the other.
-    """
-    size = _SMALL
-    while size < _LARGE and 4 * size <= images and 2 * size * values <= _VALUES and 4 * size * budget <= _QUERIES:
-        size *= 2
-    return size
+    config: RunConfig
+    attacks: Mapping[str, Attack]
+    model: Model
+    images: ImageSource
+    labels: NDArray[np.intp] | None  # None: what the model sees
+    targets: Any
+    threats: Mapping[str, Threat]
+    batch_size: int
 
+    @property
+    def on_cpu(self) -> bool:
+        return str(self.model.device) == "cpu"
 
-def _attack_all(
-    runner: Runner,
-    name: str,
-    chosen: list[int],
-    source: ImageSource,
-    goals: NDArray[np.intp],
-    store: Store | None,
-    on_step: Sequence[Callable[[Step], None]],
-) -> dict[int, Outcome]:
-    """One attack on the chosen images, from where the store says that it was left off."""
-    ended = {} if store is None else store.outcomes(name)
-    told = {} if store is None else store.told(name)
-    runner.counters = Counters.of(ended.values(), None if store is None else store.traffic(name))
-    tasks = _Tasks([index for index in chosen if index not in ended], source, goals, told)
-    if store is not None and len(tasks) and not _asks_alike(store.get_fact("parsimon"), runner.threat, name):
-        _hold_to(store, "parsimon", __version__, "parsimon", "may ask its questions otherwise")
-    unsaved: list[Outcome] = []
-
-    def save(step: Step) -> None:
-        if store is not None:
-            store.count(name, step.counters.traffic)
-            store.save(name, unsaved, step.told, step.counters.queries)
-            unsaved.clear()
-        for tell in on_step:
-            tell(step)
-
-    try:
-        for outcome in runner.run(tasks, save):
-            ended[outcome.index] = outcome
-            if outcome.ended != "interrupted":
-                unsaved.append(outcome)
-    finally:
-        if store is not None:
-            store.count(name, runner.counters.traffic)  # what was sent in vain, too
-    if store is not None:
-        store.save(name, unsaved, [], runner.counters.queries)
-        if not runner.stopped:
-            store.finish(name)
-    return ended
+    @property
+    def any_threat(self) -> Threat:
+        return next(iter(self.threats.values()))
 
 
-def _asks_alike(version: str | None, threat: Threat, attack: str) -> bool:
-    """Return whether the searches of an earlier version ask what those of this one do.
-
-    Version 0.2 showed 8-bit models probes of NES and Bandits outside [0, 1].
-    """
-    probes = attack.startswith(("NES", "Bandits"))
-    return version == "0.2.0" and not (threat.eight_bit and probes)
-
-
-def _verified(
-    store: Store | None,
-    name: str,
-    oracle: Model,
-    threat: Threat,
-    source: ImageSource,
-    goals: NDArray[np.intp],
-    outcomes: Sequence[Outcome],
-    batch_size: int,
-    classes: int,
-) -> tuple[Verification | None, bool]:
-    """Query the successes once more, unless the store says that it was done; also return whether Ctrl-C ended it."""
-    stored = None if store is None else store.verification(name)
-    if stored is not None:
-        return stored, False
-    stop = threading.Event()
-    try:
-        with _stopping_on_interrupt(stop.set):
-            found = verify_successes(oracle, threat, source, goals, outcomes, batch_size, classes, stop.is_set)
-    except ParsimonError as error:
-        _LOG.warning("the successes of %s could not be verified: %s", name, error)
-        return None, False
-    if found is not None and found.failed:
-        _LOG.warning(
-            "%d of %d successes of %s do not hold when the model is queried again: do not trust this result",
-            len(found.failed),
-            found.queried,
-            name,
-        )
-    if found is not None and store is not None:
-        store.set_fact(f"verified {name}", asdict(found))
-    return found, stop.is_set()
-
-
-def _hold(store: Store, clean: CleanPredictions, truth: NDArray[np.intp], chosen: list[int]) -> CleanPredictions:
-    """Record what the model makes of the clean images, or check that it is still the same model."""
-    facts = {
-        "classes": clean.classes,
-        "labels": truth.tolist(),
-        "predicted": clean.predicted.tolist(),
-        "chosen": chosen,
+def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -> _Job:
+    """Open the model and the images, and refuse what cannot be run before anything is computed."""
+    targets = config.targets if inputs.targets is None else inputs.targets
+    Threat(config.radius, eight_bit=config.eight_bit)  # before the model is opened, which may take long
+    model, images = as_model(inputs.model), as_images(inputs.images)
+    batch_size = config.batch_size or (_CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
+    scores = config.scores or preflight.scores_kind(model, images, batch_size)
+    threats = {
+        name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
+        for name, attack in attacks.items()
     }
-    if (
-        store.get_fact("predicted") is None
-    ):  # a run of version 0.2 lacks this fact, and its bounds are the nearest floats
-        store.set_fact("rounding", "inward")
-    if store.get_fact("confidence") is None:  # not held to: another machine may round its last digits otherwise
-        store.set_fact("confidence", clean.confidence.tolist())
-    for key, value in facts.items():
-        store.check_fact(key, value)
-    if clean.way is not None:
-        _hold_to(store, "way", clean.way, "the model run by", "rounds otherwise")
-    assert clean.scores is not None, "it was clean here, not read from a run"
-    before = store.get_fact("scores")
-    if before is None:
-        store.set_fact("scores", packed_scores(clean.scores))
-    else:
-        preflight.check_same_model(unpacked_scores(before), clean.scores)
-    if clean.fingerprint is not None:
-        store.check_fact("model file", clean.fingerprint)
-    begun = store.get_fact("runtime")
-    if begun is None:
-        store.set_fact("runtime", clean.runtime)
-    elif begun != clean.runtime:
-        remarks = store.get_fact("remarks") or []
-        remark = f"The run was begun with {begun} and continued with {clean.runtime}, which may round differently."
-        if remark not in remarks:
-            store.set_fact("remarks", [*remarks, remark])
-            _LOG.warning("%s", remark)
-    return replace(clean, remarks=tuple(store.get_fact("remarks") or ()))
+    for name, threat in threats.items():
+        preflight.check_threat(model, threat)
+        EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
+    predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
+    labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
+    return _Job(config, attacks, model, images, labels, targets, threats, batch_size)
 
 
-def packed_scores(scores: NDArray[np.float32]) -> dict[str, Any]:
-    """Return scores as a fact of a run."""
-    return {"shape": scores.shape, "float32": base64.b64encode(scores.tobytes()).decode()}
+# --- prepare ----------------------------------------------------------------------------------------------------------
 
 
-def unpacked_scores(fact: dict[str, Any]) -> NDArray[np.float32]:
-    return np.frombuffer(base64.b64decode(fact["float32"]), np.float32).reshape(fact["shape"])
+@dataclass(frozen=True)
+class _Prepared:
+    """What the clean images say: which of them to attack, and what the goal is for each."""
+
+    clean: CleanPredictions
+    labels: NDArray[np.intp]
+    goals: NDArray[np.intp]  # the class to leave, or to reach
+    chosen: list[int]
 
 
-def _hold_to(store: Store, key: str, value: str, what: str, why: str) -> None:
-    """See that the rest of a run is made as its beginning was."""
-    begun = store.get_fact(key) or value
-    if begun != value:
-        raise InputError(
-            f"this run was begun with {what} {begun}; here it would go on with {what} {value}, which {why}, so going "
-            "on would mix results. Go on as before, or start a new run."
-        )
-    store.set_fact(key, begun)
+def _prepare(job: _Job) -> _Prepared:
+    """Classify the clean images, and choose those to attack."""
+    clean = preflight.prepare(job.model, job.images, job.labels, job.any_threat, job.batch_size)
+    labels = clean.predicted if job.labels is None else job.labels
+    goals, attackable = labels, clean.correct
+    if job.targets is not None:
+        goals = _goals(job.targets, job.labels, labels, clean.classes)
+        attackable = clean.correct & (goals != labels)
+    preflight.check_any(clean, attackable)
+    count = None if job.config.images == "all" else job.config.images
+    return _Prepared(clean, labels, goals, choose(attackable, count, job.config.sample).tolist())
 
 
-def _goals(targets: Any, known: NDArray[np.intp] | None, truth: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
+def _goals(targets: Any, known: NDArray[np.intp] | None, labels: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
     if not isinstance(targets, str):
-        return preflight.check_targets(as_numpy(targets, "targets"), known, len(truth), classes)
+        return preflight.check_targets(as_numpy(targets, "targets"), known, len(labels), classes)
     if targets == "next":
-        return (truth + 1) % classes
+        return (labels + 1) % classes
     if targets == "random":
-        return np.array([_random_class(index, int(label), classes) for index, label in enumerate(truth)], np.intp)
-    raise InputError(f"targets must be one class for each image, or 'next' or 'random'; got {quote(targets)}")
+        return np.array([_random_class(index, int(label), classes) for index, label in enumerate(labels)], np.intp)
+    raise InputError(f"targets must be one class per image, or 'next' or 'random'; got {quote(targets)}")
 
 
 def _random_class(index: int, label: int, classes: int) -> int:
-    """A class other than the image's own, drawn as the paper's authors draw it: by the image's number alone."""
+    """Draw another class than the image's own as the paper's authors do: by the image's number alone."""
     rng = np.random.RandomState(index)
     while (target := int(rng.randint(classes))) == label:
         pass
     return target
 
 
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+class _Runner(Protocol):
+    """An engine in this process, or a driver of worker processes with an engine each."""
+
+    counters: Counters
+    stopped: bool
+
+    def stop(self) -> None:
+        """Stop after the model calls under way."""
+
+    def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
+        """Yield each outcome as it comes; call `on_step` after each model call."""
+
+
+class _Tasks(Sequence[Task]):
+    """The images to attack, each read when it is needed."""
+
+    def __init__(self, indices: list[int], job: _Job, goals: NDArray[np.intp], journal: Mapping[int, JournalEntry]):
+        self._indices, self._images, self._goals, self._journal = indices, job.images, goals, journal
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, number: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
+        index = self._indices[number]
+        return Task(index, np.asarray(self._images[index]), int(self._goals[index]), self._journal.get(index))
+
+
+class _AttackRunner:
+    """Runs one attack after another on prepared images, here or with workers, until Ctrl-C."""
+
+    def __init__(
+        self, job: _Job, prepared: _Prepared, pool: WorkerPool | None, store: Store | None, watch: Watch | None
+    ) -> None:
+        self._job, self._prepared, self._pool, self._store, self._watch = job, prepared, pool, store, watch
+        self._batch_size, self._in_flight = _sizes(job, prepared, 1 if pool is None else len(pool.workers))
+        self._stopped = False
+
+    def run(self, name: str, chosen: list[int]) -> tuple[tuple[Outcome, ...], Counters, Verification | None]:
+        """Run one attack; after Ctrl-C, only report what is stored of it."""
+        ended: Mapping[int, Outcome] = {}
+        counters = Counters()
+        if not self._stopped:
+            ended, counters = self._attack(name, chosen)
+        journal = self._store.told(name) if self._stopped and self._store is not None else {}
+        outcomes = all_outcomes(chosen, ended, journal)
+        if journal and self._store is not None:  # images that waited for their turn are not in the counters
+            self._store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
+        verification = None
+        if self._job.config.execution.verify and not self._stopped:
+            verification = self._verify(name, outcomes)
+        return outcomes, counters, verification
+
+    def _attack(self, name: str, chosen: list[int]) -> tuple[dict[int, Outcome], Counters]:
+        """Attack the chosen images from where the store left off."""
+        job, store = self._job, self._store
+        runner = self._runner(name)
+        ended = {} if store is None else store.outcomes(name)
+        journal = {} if store is None else store.told(name)
+        runner.counters = Counters.of(ended.values(), None if store is None else store.traffic(name))
+        tasks = _Tasks([index for index in chosen if index not in ended], job, self._prepared.goals, journal)
+        if store is not None and len(tasks):
+            check_version(store, name, eight_bit=job.config.eight_bit)
+        shown = sys.stderr.isatty() if job.config.execution.progress is None else job.config.execution.progress
+        with stopping_on_interrupt(runner.stop), live_line(name, len(chosen), show=shown) as line:
+            watching = None if self._watch is None else partial(self._watch, name, len(chosen))
+            ended |= self._collect(name, runner, tasks, [each for each in (line, watching) if each is not None])
+        self._stopped = runner.stopped
+        return ended, runner.counters
+
+    def _runner(self, name: str) -> _Runner:
+        job, classes = self._job, self._prepared.clean.classes
+        sizes = (self._batch_size, self._in_flight, classes)
+        engine = EngineConfig(job.attacks[name], job.threats[name], job.config.budget, job.config.seed, *sizes)
+        return engine.engine(job.model) if self._pool is None else Driver(self._pool, engine)
+
+    def _collect(
+        self, name: str, runner: _Runner, tasks: _Tasks, observers: Sequence[Callable[[Step], None]]
+    ) -> dict[int, Outcome]:
+        """Run the tasks, and store every model call as it comes."""
+        store = self._store
+        ended: dict[int, Outcome] = {}
+        unsaved: list[Outcome] = []
+
+        def save(step: Step) -> None:
+            if store is not None:
+                store.count(name, step.counters.traffic)
+                store.save(name, unsaved, step.told, step.counters.queries)
+                unsaved.clear()
+            for observe in observers:
+                observe(step)
+
+        try:
+            for outcome in runner.run(tasks, save):
+                ended[outcome.index] = outcome
+                if outcome.ended != "interrupted":
+                    unsaved.append(outcome)
+        finally:
+            if store is not None:
+                store.count(name, runner.counters.traffic)  # requests without a response, too
+        if store is not None:
+            store.save(name, unsaved, [], runner.counters.queries)
+            if not runner.stopped:
+                store.finish(name)
+        return ended
+
+    def _verify(self, name: str, outcomes: Sequence[Outcome]) -> Verification | None:
+        """Query the successes once more, unless the store has the answer."""
+        job, store = self._job, self._store
+        stored = None if store is None else store.verification(name)
+        if stored is not None:
+            return stored
+        stop = threading.Event()
+        check = partial(verify_successes, job.model, job.threats[name], job.images, self._prepared.goals)
+        try:
+            with stopping_on_interrupt(stop.set):
+                found = check(outcomes, self._batch_size, self._prepared.clean.classes, stop.is_set)
+        except ParsimonError as error:
+            _LOG.warning("the successes of %s could not be verified: %s", name, error)
+            return None
+        self._stopped = stop.is_set()
+        if found is not None and found.failed:
+            share = f"{len(found.failed)} of {found.queried} successes of {name}"
+            _LOG.warning("%s do not hold when the model is queried again: do not trust this result", share)
+        if found is not None and store is not None:
+            store.set_fact(f"verified {name}", asdict(found))
+        return found
+
+
+def _sizes(job: _Job, prepared: _Prepared, workers: int) -> tuple[int, int]:
+    """Return images per batch and images in flight for each worker."""
+    config, batch_size = job.config, job.batch_size
+    in_flight = config.execution.in_flight
+    total = max(256, 4 * batch_size) if in_flight is None else in_flight
+    if job.on_cpu and config.batch_size is None and in_flight is None:
+        batch_size = _cpu_batch(len(prepared.chosen) // workers, prepared.clean.values, config.budget)
+        total = max(total, 2 * workers * batch_size)
+    # Each worker must be able to fill its batches, unless the user has set the number in flight.
+    return batch_size, max(batch_size if in_flight is None else 1, total // workers)
+
+
+def _cpu_batch(images: int, values: int, budget: int) -> int:
+    """Return the size of a batch on a CPU: larger for more images, since they share its overhead.
+
+    Two batches must fit, so that one can be rendered while the model computes the other.
+    """
+    size = _CPU_BATCH
+    while (
+        size < _LARGEST_CPU_BATCH
+        and 4 * size <= images
+        and 2 * size * values <= _BATCH_VALUES
+        and 4 * size * budget <= _FLIGHT_QUERIES
+    ):
+        size *= 2
+    return size
+
+
 @contextmanager
-def _stopping_on_interrupt(stop_it: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C stops the work after the batch in work; a second one is Python's own."""
+def stopping_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the first Ctrl-C; leave a second one to Python."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def stop(*_: object) -> None:
-        stop_it()
+    def handle(*_: object) -> None:
+        stop()
         signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, stop)
+    before = signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:

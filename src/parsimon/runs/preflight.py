@@ -7,6 +7,7 @@ is wrong. `inspect` is `parsimon check`: it tells all that can be told of a mode
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from parsimon.data.validate import check_classes, check_count, check_image, chec
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
 from parsimon.models.partial import check_partial
 from parsimon.results.clean import CleanPredictions
-from parsimon.runs.settings import check_batch
 
 _TIMED = 5  # model calls
+_COPIES = 4  # of a batch that are in memory at once, at least
 # Of the spread of scores: what differs by less from call to call is a device's rounding; by more, the model is random.
 _NOISE = 1e-4
 _OTHER_MODEL = 1e-3  # of the spread, likewise, from one machine or runtime to another
@@ -88,6 +89,17 @@ def read(
                 f"all images must have one shape; image 0 has {shape}, image {index} has {batch[-1].shape}"
             )
     return np.stack(batch)
+
+
+def check_batch(images: int, values: int) -> None:
+    """Refuse a batch that cannot fit into memory."""
+    if not hasattr(os, "sysconf"):  # on Windows
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    taken = np.dtype(np.float32).itemsize * images * values
+    if _COPIES * taken > memory:
+        sizes = f"{taken / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
+        raise InputError(f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size")
 
 
 def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:

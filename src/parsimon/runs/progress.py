@@ -1,4 +1,4 @@
-"""A live line for a run: images done, success so far, queries, queries a second."""
+"""A live line for a run: images done, success so far, queries, queries per second."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REFRESH_SECONDS = 0.2
 
 
 @contextmanager
-def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], None] | None]:
-    """A function for the engine to call after each batch; None where nothing is shown."""
+def live_line(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], None] | None]:
+    """Yield a function to call after each batch, or None where nothing is shown."""
     if not show:
         yield None
         return
-    bar = Progress(  # which fits into a terminal of 80 columns for millions of queries
+    bar = Progress(  # fits into 80 columns for millions of queries
         TextColumn("{task.description}"),
         BarColumn(bar_width=8),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
@@ -41,7 +41,7 @@ def live(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], Non
                 return
             shown = now
             speed = counters.queries / max(now - began, 1e-9)
-            # Of all images, not of those that have ended: successes end first, and their share would start at 100 %.
+            # Relative to all images: successes end first, so that a rate over ended ones would start at 100 %.
             status = f"{counters.successes / images:.1%} fooled, {counters.queries:,} queries, {speed:,.0f}/s"
             bar.update(task, completed=counters.ended, status=status, refresh=True)
 

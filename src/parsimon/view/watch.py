@@ -120,7 +120,7 @@ class _Seen:
         if not after:
             new |= {
                 "sentence": sentence_of(
-                    comparison, {"model": self._reading.spec.model, "data": self._reading.spec.data}
+                    comparison, {"model": self._reading.config.model, "data": self._reading.config.data}
                 ),
                 "classes": list(self._reading.data.classes or ()),
                 "side": max(np.asarray(self._reading.data.images[0]).shape[1:]),

@@ -1,38 +1,44 @@
-"""Many workers for one run: processes on this machine, or actors on the nodes of a Ray cluster.
+"""Workers that share one run: processes on this machine, or actors on the nodes of a Ray cluster.
 
-- `driver`: hands out images one by one, collects reports, hands out again what a lost worker held;
-- `worker`: an oracle and an engine, which go a model call further with each request;
-- `processes`: workers as processes; `cluster`: as Ray actors.
+- `driver`: hands out images, collects reports, and hands out again what a lost worker held;
+- `worker`: a model and an engine, which advance by one model call per request;
+- `processes`: workers as processes; `cluster`: workers as Ray actors.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from parsimon.errors import InputError
-from parsimon.runs.settings import check_processes
+from parsimon.errors import InputError, check_whole
+from parsimon.runs.config import ExecutionOptions
 from parsimon.runs.workers.driver import Driver, WorkerPool
 from parsimon.runs.workers.processes import Processes
 from parsimon.runs.workers.worker import EngineConfig
 
-__all__ = ["Driver", "EngineConfig", "WorkerPool", "crew_for"]
+__all__ = ["Driver", "EngineConfig", "WorkerPool", "worker_pool"]
+
+_MOST, _MOST_PER_CORE = 64, 4  # worker processes: this many, or so many per core if that is more
 
 
-def crew_for(model: Any, workers: int | None, ray: str | None) -> AbstractContextManager[WorkerPool | None]:
-    """The workers that are asked for, which start when they are entered; None: this process does it all."""
+def worker_pool(model: Any, execution: ExecutionOptions) -> AbstractContextManager[WorkerPool | None]:
+    """Return the workers that a run asks for, which start when entered; None: this process does the work."""
+    workers, ray = execution.workers, execution.ray
     if workers is None and ray is None:
         return nullcontext()
     if workers is not None and ray in (None, "local"):
-        check_processes(workers)
+        cores = os.cpu_count() or 1
+        why = f" on this machine of {cores} cores, since each worker is a process with a model of its own"
+        check_whole("workers", workers, 1, max(_MOST, _MOST_PER_CORE * cores), why)
     if not isinstance(model, str | Path):
         raise InputError(
-            "each worker opens the model by its name, so with workers the model must be one: a network of the zoo, the "
-            f"path of an ONNX file, or 'package.module:function'; got an object ({type(model).__name__})"
+            "each worker opens the model by its name, so workers need the name of one: a network of the zoo, the path "
+            f"of an ONNX file, or 'package.module:function'; got an object ({type(model).__name__})"
         )
     if ray is None:
-        assert workers is not None, "one of the two is asked for"
+        assert workers is not None, "one of the two is set"
         return Processes(model, workers)
     from parsimon.runs.workers.cluster import Cluster
 

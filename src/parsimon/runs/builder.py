@@ -1,0 +1,60 @@
+"""Results, assembled in one place: from a live run, and from a run file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.core.engine import Counters
+from parsimon.core.threat import Rounding, Scores, Threat
+from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome
+from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import Result
+from parsimon.results.verification import Verification
+from parsimon.runs.config import RunConfig
+
+
+def threat_for(
+    attack: Attack, config: RunConfig, *, targeted: bool, scores: Scores, rounding: Rounding = "inward"
+) -> Threat:
+    """Return the threat under which an attack works: its own loss and rounding, unless the run sets them."""
+    loss = config.loss or attack.own_loss(targeted)
+    rounding = attack.rounding if rounding == "inward" else rounding
+    return Threat(config.radius, targeted, loss, scores, config.eight_bit, rounding)
+
+
+@dataclass(frozen=True)
+class ResultBuilder:
+    """What all results of a run share.
+
+    Attributes:
+        labels: The true class of every image.
+        clean: What the model makes of the clean images.
+    """
+
+    config: RunConfig
+    images: ImageSource
+    labels: NDArray[np.intp]
+    clean: CleanPredictions
+
+    def build(
+        self,
+        attack: Attack,
+        threat: Threat,
+        outcomes: tuple[Outcome, ...],
+        counters: Counters,
+        verification: Verification | None,
+    ) -> Result:
+        """Assemble the result of one attack."""
+        shared = (self.images, self.labels, self.clean)
+        return Result(attack, threat, self.config.budget, *shared, outcomes, counters, verification)
+
+
+def all_outcomes(
+    chosen: list[int], ended: Mapping[int, Outcome], journal: Mapping[int, JournalEntry]
+) -> tuple[Outcome, ...]:
+    """Return the outcomes of the chosen images; one without is interrupted, with the queries of its journal."""
+    return tuple(ended.get(index) or Outcome.unfinished(index, journal.get(index)) for index in chosen)

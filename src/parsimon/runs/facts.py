@@ -1,0 +1,141 @@
+"""What a run was made on, as typed facts: recorded when it begins, compared when it is resumed, read back later."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from parsimon.core.threat import Rounding
+from parsimon.errors import InputError
+from parsimon.results.clean import CleanPredictions
+from parsimon.runs.preflight import check_same_model
+from parsimon.runs.store import Store
+from parsimon.version import __version__
+
+_LOG = logging.getLogger("parsimon")
+
+Number = Annotated[int, Meta(ge=0, lt=2**31)]
+Numbers = Annotated[list[Number], Meta(min_length=1)]
+
+
+class RunFacts(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"config": "spec", "data_fingerprint": "fingerprint", "backend": "way"},
+):
+    """The facts that reading a run back needs. A file of version 0.2 has no checksums, so types are checked."""
+
+    config: dict[str, Any]
+    data_fingerprint: str
+    labels: Numbers
+    predicted: Numbers
+    chosen: Numbers
+    confidence: list[float]
+    classes: Number
+    backend: str | None = None
+    remarks: list[str] | None = None
+    rounding: Rounding | None = None  # version 0.2 knew only the nearest float, and did not say so
+
+    @classmethod
+    def read(cls, store: Store) -> RunFacts | None:
+        """Read the facts of a run; return None while it has not begun."""
+        fields = msgspec.structs.fields(cls)
+        facts = {field.encode_name: store.get_fact(field.encode_name) for field in fields}
+        if facts["chosen"] is None or facts["predicted"] is None:
+            return None
+        store.verify()
+        for field in fields:
+            try:
+                msgspec.convert(facts[field.encode_name], field.type)
+            except msgspec.ValidationError:
+                raise store.damaged(f"the fact {field.encode_name!r}") from None
+        return msgspec.convert(facts, cls)
+
+    @property
+    def clean(self) -> CleanPredictions:
+        seen = np.asarray(self.predicted, np.intp)
+        confidence = np.asarray(self.confidence, np.float64)
+        correct = seen == np.asarray(self.labels, np.intp)
+        return CleanPredictions(
+            seen, correct, self.classes, confidence, self.backend, remarks=tuple(self.remarks or ())
+        )
+
+
+def rounding_of(store: Store) -> Rounding:
+    """Return how a stored run rounds the ball's bounds."""
+    begun: bool = store.get_fact("predicted") is not None
+    rounding: Rounding = store.get_fact("rounding") or ("nearest" if begun else "inward")
+    return rounding
+
+
+def record_clean(
+    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int]
+) -> CleanPredictions:
+    """Record what the model makes of the clean images, or check that a resumed run has the same model and data."""
+    assert clean.scores is not None, "only predictions that were read from a run have no scores"
+    if store.get_fact("predicted") is None:
+        store.set_fact("rounding", "inward")
+    if store.get_fact("confidence") is None:  # not compared: another machine may round its last digits differently
+        store.set_fact("confidence", clean.confidence.tolist())
+    store.check_fact("classes", clean.classes)
+    store.check_fact("labels", labels.tolist())
+    store.check_fact("predicted", clean.predicted.tolist())
+    store.check_fact("chosen", chosen)
+    if clean.way is not None:
+        check_continued(store, "way", clean.way, "the model run by", "rounds differently")
+    scores = store.get_fact("scores")
+    if scores is None:
+        store.set_fact("scores", _packed(clean.scores))
+    else:
+        check_same_model(_unpacked(scores), clean.scores)
+    if clean.fingerprint is not None:
+        store.check_fact("model file", clean.fingerprint)
+    _note_runtime(store, clean.runtime)
+    return replace(clean, remarks=tuple(store.get_fact("remarks") or ()))
+
+
+def check_version(store: Store, attack: str, *, eight_bit: bool) -> None:
+    """Refuse to continue an attack that was begun by a version whose queries may differ from this one's."""
+    probes = attack.startswith(("NES", "Bandits"))  # version 0.2 showed 8-bit models their probes outside [0, 1]
+    if store.get_fact("parsimon") != "0.2.0" or (eight_bit and probes):
+        check_continued(store, "parsimon", __version__, "parsimon", "may query differently")
+
+
+def check_continued(store: Store, key: str, value: str, what: str, why: str) -> None:
+    """Record how a run is executed, or refuse to continue it in another way."""
+    begun = store.get_fact(key) or value
+    if begun != value:
+        raise InputError(
+            f"this run was begun with {what} {begun}, and would continue with {what} {value}, which {why}: its results "
+            "would be mixed. Continue it as it was begun, or start a new run."
+        )
+    store.set_fact(key, begun)
+
+
+def _note_runtime(store: Store, runtime: str | None) -> None:
+    """Remark on another version of the library that runs the model."""
+    begun = store.get_fact("runtime")
+    if begun is None:
+        store.set_fact("runtime", runtime)
+        return
+    remarks = store.get_fact("remarks") or []
+    remark = f"The run was begun with {begun} and continued with {runtime}, which may round differently."
+    if begun != runtime and remark not in remarks:
+        store.set_fact("remarks", [*remarks, remark])
+        _LOG.warning("%s", remark)
+
+
+def _packed(scores: NDArray[np.float32]) -> dict[str, Any]:
+    return {"shape": scores.shape, "float32": base64.b64encode(scores.tobytes()).decode()}
+
+
+def _unpacked(fact: dict[str, Any]) -> NDArray[np.float32]:
+    return np.frombuffer(base64.b64decode(fact["float32"]), np.float32).reshape(fact["shape"])
