@@ -115,7 +115,7 @@ def test_by_default_the_ensemble_is_black_box() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"attacks": ["square", "pgd"]}, "can only query, and PGD is told gradients"),
+        ({"attacks": ["square", "pgd"]}, "can only query, and PGD needs gradients"),
         ({"attacks": []}, "there is no attack to run"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "there are no images to attack"),
         ({"labels": None}, "one whole number for each of the 6 images"),

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from parsimon import InputError
 from parsimon.runs.config import RunConfig
 
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 specs = st.builds(
     RunConfig,
-    attacks=st.lists(texts.filter(bool), min_size=1, max_size=3).map(tuple),
+    attacks=st.lists(texts, min_size=1, max_size=3).map(tuple),
     model=texts,
     data=texts,
     images=st.integers(1, 10**6) | st.just("all"),
@@ -53,16 +53,19 @@ def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("budgets = 3", "there is no setting 'budgets'; known are attacks, model, data"),
-        ('budget = "3"', "budget must be a whole number; got '3'"),
-        ("budget = true", "budget must be a whole number; got True"),
+        ("budgets = 3", "a run has no setting 'budgets'. Did you mean budget? It has attacks, model, data"),
+        ('budget = "3"', "budget must be a whole number, at least 1; got '3'"),
+        ("budget = true", "budget must be a whole number, at least 1; got True"),
         ("eight_bit = 1", "eight_bit must be true or false; got 1"),
         ('targets = "cat"', "targets must be one of next, random; got 'cat'"),
         ('loss = "hinge"', "loss must be one of cross-entropy, margin; got 'hinge'"),
-        ('images = "some"', "images must be a whole number or one of all; got 'some'"),
-        ('attacks = "nes"', "attacks must be a list of strings; got 'nes'"),
-        ("attacks = []", "a run needs at least one attack"),
-        ("eps = 0.1", "eps must be a string; got 0.1"),
+        ('images = "some"', "images must be a whole number, at least 1 or one of all; got 'some'"),
+        ('attacks = "nes"', "attacks must be a list of at least one name; got 'nes'"),
+        ("attacks = []", "attacks must be a list of at least one name; got []"),
+        ("eps = [0.1]", "eps must be a number or a fraction such as 8/255; got [0.1]"),
+        ("[execution]\nworker = 2", "execution has no setting 'worker'. Did you mean workers?"),
+        ("[execution]\nworkers = 0", "workers must be a whole number, at least 1; got 0"),
+        ("execution = 2", "execution must be a table of settings; got 2"),
         ('eps = "8/0"', "eps must be a number or a fraction such as 8/255; got '8/0'"),
         ("budget 3", "is not a TOML file"),
     ],
@@ -83,3 +86,15 @@ def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 def test_python_is_held_to_the_same(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         RunConfig(**settings)
+
+
+def test_eps_may_be_a_number(tmp_path: Path) -> None:
+    (tmp_path / "number.toml").write_text("eps = 0.03")
+    assert RunConfig.read(tmp_path / "number.toml").radius == 0.03
+
+
+def test_execution_is_a_part_that_neither_the_hash_nor_the_file_of_a_run_has() -> None:
+    one, other = RunConfig(), RunConfig.of({"execution": {"workers": 2, "progress": False}})
+    assert one != other
+    assert (one.hash, one.toml(), one.differences(other)) == (other.hash, other.toml(), [])
+    assert one.replace(workers=2, progress=False) == other
