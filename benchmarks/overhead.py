@@ -22,7 +22,8 @@ from parsimon import Threat, zoo
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.named import open_attack
 from parsimon.core.engine import Engine
-from parsimon.core.types import Model, StartingModel, Task
+from parsimon.core.model import Model
+from parsimon.core.types import Task
 from parsimon.models import FunctionModel, as_model
 from parsimon.runs.preflight import classify
 
@@ -35,7 +36,7 @@ def bare(oracle: Model, images: NDArray[np.float32]) -> float:
     batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
     batches *= BARE_ROWS // len(images)
     began = time.perf_counter()
-    if isinstance(oracle, StartingModel):
+    if oracle.saturating_batch is not None:
         for scores in [oracle.start(batch) for batch in batches]:
             scores()
     else:

@@ -288,8 +288,8 @@ def test_art_gradients_are_those_of_torch_in_another_range() -> None:
     def slope(scores: NDArray[Any]) -> NDArray[Any]:
         return np.arange(scores.size, dtype=np.float64).reshape(scores.shape)
 
-    told, gradients = theirs.vjp(IMAGES, slope)  # type: ignore[attr-defined]
-    scores, expected = straight.vjp(torch.from_numpy(IMAGES), slope)  # type: ignore[attr-defined]
+    told, gradients = theirs.vjp(IMAGES, slope)
+    scores, expected = straight.vjp(torch.from_numpy(IMAGES), slope)
     np.testing.assert_allclose(told, scores, atol=1e-5)
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-4)
 

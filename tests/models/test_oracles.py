@@ -20,7 +20,7 @@ import parsimon
 from bundled_images import Bundled
 from hand_made import hand_made
 from parsimon import zoo
-from parsimon.core.types import Model
+from parsimon.core.model import Model
 from parsimon.errors import InputError, MissingExtraError, ModelError, require
 from parsimon.models import FunctionModel, as_model
 from parsimon.models.named import open_model
@@ -238,12 +238,10 @@ def test_the_image_shape_of_a_file_is_known(tmp_path: Path, weights: NDArray[np.
 # --- which oracle ---------------------------------------------------------------------------------------------------
 
 
-class Clip:
-    """An oracle of one's own."""
+class Clip(Model):
+    """A user's own model."""
 
     namespace: Any = np
-    device = "cpu"
-    fixed_batch = False
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(images.mean(axis=(2, 3)))

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import parsimon
 from parsimon import runs
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Threat
-from parsimon.core.types import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
 from parsimon.models import HttpModel, Request, RequestPolicy
 from parsimon.models.partial import completed

@@ -29,7 +29,7 @@ def check(model: str, data: str, preprocess: str | None, scores: Scores, batch_s
     check_settings(batch_size=batch_size)
     opened = open_data_for(model, data, preprocess)
     oracle = as_model(model)
-    threat = Threat(1 / 255, scores=scores, eight_bit=getattr(oracle, "eight_bit_only", False))
+    threat = Threat(1 / 255, scores=scores, eight_bit=oracle.eight_bit_only)
     found = preflight.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size)
     findings = []
 

@@ -16,7 +16,7 @@ class CleanPredictions:
     correct: NDArray[np.bool_]
     classes: int
     confidence: NDArray[np.float64]  # its probability of the predicted class
-    way: str | None = None  # how it is run, where it tells
+    backend: str | None = None  # how the model is run, if it says
     values: int = 0  # of an image; 0 where none was looked at
     scores: NDArray[np.float32] | None = None  # of the first clean images
     fingerprint: str | None = None  # of the model's file, where there is one

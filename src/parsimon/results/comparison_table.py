@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Loss, Rounding, Threat
-from parsimon.core.types import Outcome, Traffic
+from parsimon.core.types import Outcome
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled, withstood
 from parsimon.results.table import Cell, Table

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import render
 from parsimon.core.engine import Counters
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Threat
-from parsimon.core.types import Attack, Image, ImageSource, Outcome, Traffic
+from parsimon.core.types import Attack, Image, ImageSource, Outcome
 from parsimon.errors import InputError
 from parsimon.results.clean import CleanPredictions
 from parsimon.results.comparison_table import Entry, comparison_table, paired_table
@@ -143,8 +144,8 @@ class Comparison:
         first = next(iter(self.results.values()))
         entries = [result.entry(name) for name, result in self.results.items()]
         seen = first.clean
-        way = () if seen.way is None else (f"Model run by {seen.way}.",)
-        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, (*way, *seen.remarks))
+        backend = () if seen.backend is None else (f"Model run by {seen.backend}.",)
+        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, (*backend, *seen.remarks))
 
     def paired(self) -> dict[str, Paired]:
         """The first attack, a, against each of the others, b, on the same images.

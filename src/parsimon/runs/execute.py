@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters, Step
+from parsimon.core.model import Model
 from parsimon.core.threat import Loss, Rounding, Scores, Threat
-from parsimon.core.types import Attack, ImageSource, JournalEntry, Model, Outcome, Task
+from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome, Task
 from parsimon.data.choice import choose
 from parsimon.data.given import as_images, as_numpy
 from parsimon.data.validate import check_labels
@@ -44,6 +45,8 @@ _BATCH = 256  # images on an accelerator
 _SMALL, _LARGE = 64, 512  # on a CPU
 # On a CPU, of a larger batch: the values of its images, and the queries of those in work, which searches may remember.
 _VALUES, _QUERIES = 2**21, 2**22
+# Backends under the names that version 0.2 stored.
+_FORMER_BACKENDS = {"ONNX Runtime, a core a call": "ONNX Runtime, one single-threaded call per core"}
 
 
 class ExecutionOptions(TypedDict, total=False):
@@ -125,8 +128,9 @@ def launch(
         )
         for name, attack in attacks.items()
     }
-    for each in threats.values():
-        preflight.check_threat(oracle, each)
+    for name, attack in attacks.items():
+        preflight.check_answers(oracle, attack)
+        preflight.check_threat(oracle, threats[name])
     plans = {name: EngineConfig(attacks[name], threats[name], budget, seed, batch_size, room) for name in attacks}
     for plan in plans.values():
         plan.engine(oracle)  # which says what is wrong with the settings before anything is computed
@@ -315,8 +319,10 @@ def _hold(store: Store, clean: CleanPredictions, truth: NDArray[np.intp], chosen
         store.set_fact("confidence", clean.confidence.tolist())
     for key, value in facts.items():
         store.check_fact(key, value)
-    if clean.way is not None:
-        _hold_to(store, "way", clean.way, "the model run by", "rounds otherwise")
+    if clean.backend is not None:
+        if (former := store.get_fact("way")) in _FORMER_BACKENDS:
+            store.set_fact("way", _FORMER_BACKENDS[former])
+        _hold_to(store, "way", clean.backend, "the model run by", "rounds otherwise")
     assert clean.scores is not None, "it was clean here, not read from a run"
     before = store.get_fact("scores")
     if before is None:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from parsimon.attacks.named import named_rows, row_named
 from parsimon.core.engine import Counters
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Rounding, Threat
-from parsimon.core.types import Attack, JournalEntry, Outcome, Traffic
+from parsimon.core.types import Attack, JournalEntry, Outcome
 from parsimon.data import Data
 from parsimon.errors import InputError, OutageError, StoreError, quote
 from parsimon.models import hubs

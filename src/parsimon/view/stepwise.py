@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from parsimon import zoo
 from parsimon.attacks import Parsimonious
 from parsimon.core.engine import Engine, scores_of
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
-from parsimon.core.types import Attack, Corners, Image, ImageContext, Model, Outcome, Reply, Search, Task
+from parsimon.core.types import Attack, Corners, Image, ImageContext, Outcome, Reply, Search, Task
 from parsimon.data.cifar10 import CLASSES
 from parsimon.data.pictures import read_picture
 from parsimon.data.preprocess import Preprocess
@@ -108,7 +109,7 @@ def steps(image: Image, network: str, radius: str, budget: int = BUDGET) -> Iter
         yield {"ended": outcome.ended, "queries": outcome.queries}
 
 
-class _Ear:
+class _Ear(Model):
     """The model, and what passes between it and a search that asks for corners alone, one at a time."""
 
     def __init__(self, oracle: Model) -> None:
