@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from parsimon import Threat, zoo
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine
 from parsimon.core.model import Model
 from parsimon.core.types import Task
@@ -72,7 +72,7 @@ def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int)
         [classify(oracle, images[start : start + BATCH], BATCH).argmax(axis=1) for start in range(0, IMAGES, BATCH)]
     )
     tasks = [Task(index, images[index], int(truth[index])) for index in range(IMAGES)]
-    attack = open_attack(attack_name)
+    attack = parse_attack(attack_name)
     threat = Threat(eps, loss=attack.own_loss(targeted=False))
     ratios, alone, around = [], [], bare(oracle, images)
     for _ in range(ROUNDS):

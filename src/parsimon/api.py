@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from parsimon.attacks import Parsimonious, Square, Thrift
-from parsimon.attacks.named import named_rows, row_named
+from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.errors import InputError
@@ -88,7 +88,7 @@ def attack(
         settings: Budget, targets, loss and others: see `Settings`.
     """
     check_known("attack", settings, Settings.__annotations__)
-    attacks = named_rows([Parsimonious() if attack is None else attack])
+    attacks = attack_rows([Parsimonious() if attack is None else attack])
     (result,) = launch(attacks, model, images, labels, eps, **settings).values()
     return result
 
@@ -116,8 +116,8 @@ def compare(
         settings: See `Settings`. Each attack climbs its own loss unless one is chosen.
     """
     check_known("compare", settings, Settings.__annotations__)
-    rows = named_rows(attacks)
-    reference = row_named(relative_to, rows)
+    rows = attack_rows(attacks)
+    reference = reference_row(relative_to, rows)
     return Comparison(launch(rows, model, images, labels, eps, **settings), reference)
 
 
@@ -150,7 +150,7 @@ def evaluate(
             f"{', '.join(SharedSettings.__annotations__)}"
         )
     check_known("evaluate", settings, SharedSettings.__annotations__)
-    rows = named_rows(attacks)
+    rows = attack_rows(attacks)
     if seeing := [name for name, attack in rows.items() if attack.white_box]:
         raise InputError(
             f"evaluate is about an attacker who can only query, and {seeing[0]} is told gradients: leave it out, or "

@@ -78,7 +78,7 @@ def test_the_reference_is_nes_where_it_is_among_them_or_the_chosen_one() -> None
     ("attacks", "settings", "sentence"),
     [
         ([], {}, "there is no attack to run"),
-        (["nope"], {}, "there is no attack 'nope': choose one of parsimonious, thrift, bandits"),
+        (["nope"], {}, "there is no attack 'nope'. The attacks are parsimonious, thrift, bandits"),
         ({}, {}, "there is no attack to run"),
         (["square", "nes", "square"], {}, "'square' is given twice"),
         (Square(), {}, "attacks must be a list of attacks or names, or a mapping from rows to them; got Square("),

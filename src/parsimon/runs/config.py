@@ -34,7 +34,7 @@ class Spec:
     """Everything that a run's results depend on, and nothing else.
 
     Attributes:
-        attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,share=0.3`.
+        attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`.
         model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
         data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
         preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`; None: as the card of a
