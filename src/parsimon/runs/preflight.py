@@ -23,7 +23,7 @@ from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
 from parsimon.models.partial import check_partial
-from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import CleanPredictions
 from parsimon.runs.settings import check_batch
 
 _TIMED = 5  # model calls

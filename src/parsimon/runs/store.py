@@ -35,7 +35,7 @@ from parsimon.core.grid import first_grid
 from parsimon.core.model import Traffic
 from parsimon.core.types import Corner, Ended, Image, ImageSource, JournalEntry, Outcome, Picture, Point
 from parsimon.errors import InputError, StoreError, first_line, quote
-from parsimon.results.verification import Verification
+from parsimon.results.result import Verification
 from parsimon.runs import packing, runfile
 from parsimon.runs.runfile import checksum, snapshot, transaction
 
