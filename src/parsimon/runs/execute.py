@@ -20,14 +20,11 @@ from parsimon.core.engine import Counters, Step
 from parsimon.core.model import Model
 from parsimon.core.threat import Loss, Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome, Task
-from parsimon.data.choice import choose
-from parsimon.data.given import as_images, as_numpy
-from parsimon.data.validate import check_labels
+from parsimon.data.base import choose
+from parsimon.data.validate import as_images, as_numpy, check_labels
 from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.models import as_model
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Result
-from parsimon.results.verification import Verification
+from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs import preflight
 from parsimon.runs import progress as progress_line
 from parsimon.runs.config import Spec

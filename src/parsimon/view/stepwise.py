@@ -24,8 +24,7 @@ from parsimon.core.model import Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, Corners, Image, ImageContext, Outcome, Reply, Search, Task
 from parsimon.data.cifar10 import CLASSES
-from parsimon.data.pictures import read_picture
-from parsimon.data.preprocess import Preprocess
+from parsimon.data.pictures import Preprocess, read_picture
 from parsimon.errors import InputError
 from parsimon.models import as_model
 from parsimon.report.picture import as_bytes
