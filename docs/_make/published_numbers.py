@@ -144,7 +144,7 @@ def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
     yield "The loss that each search reaches, minus PGD's. The paper has a picture: greedy insertion near PGD, local"
     yield f"search slightly above ({run.network}, {run.protocol.images:,} images). Ours: {_conditions(ours)}.\n"
-    yield "| search | mean | lowest | highest | above PGD | queries an image |"
+    yield "| search | mean | lowest | highest | above PGD | queries per image |"
     yield "|---|--:|--:|--:|--:|--:|"
     for name, row in ours["searches"].items():
         numbers = [f"**{row[key]:+.3f}**" for key in ("mean", "lowest", "highest")]

@@ -170,7 +170,7 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
         at_most=4,
         seed=9,
     )
-    assert "eps 10/255, targeted, 4 images, at most 77 queries an image" in ran.stdout
+    assert "eps 10/255, targeted, 4 images, at most 77 queries per image" in ran.stdout
     expected = [(outcome.index, outcome.queries, outcome.ended) for outcome in result.outcomes]
     rows = table_of(folder / "out")
     assert [(int(row["image"]), int(row["queries"]), row["ended"]) for row in rows] == expected

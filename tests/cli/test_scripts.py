@@ -207,7 +207,7 @@ def test_accuracy_under_attack_of_a_sample_is_scaled_to_all_images() -> None:
         fooled = np.logical_or.reduce([result.success for result in found.results.values()])
         withstood = attacked - int(fooled.sum())
         assert found.robust_accuracy == float(Fraction(5, 6) * Fraction(withstood, attacked))
-        assert f"{found.robust_accuracy:.1%} under all" in str(found)
+        assert f"{found.robust_accuracy:.1%} under these attacks" in str(found)
 
 
 # --- completion -----------------------------------------------------------------------------------------------------
