@@ -154,7 +154,9 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_an_npy_file_needs_its_labels_beside_it(tmp_path: Path) -> None:
     refused(
-        write_npy(tmp_path, images=scaled(PIXELS)), "a file labels.npy beside it", f"there is no {tmp_path / 'labels.npy'}"
+        write_npy(tmp_path, images=scaled(PIXELS)),
+        "a file labels.npy beside it",
+        f"there is no {tmp_path / 'labels.npy'}",
     )
 
 

@@ -33,8 +33,7 @@ from data_files import (
 from parsimon import InputError
 from parsimon.core.threat import Threat
 from parsimon.data import Preprocess, open_data
-from parsimon.data.validate import as_images
-from parsimon.data.validate import check_image
+from parsimon.data.validate import as_images, check_image
 
 
 @pytest.fixture

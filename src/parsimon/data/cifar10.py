@@ -48,7 +48,9 @@ def open_cifar10(folder: Path, split: str, name: str) -> Data:
 def read_npm(folder: Path, split: str) -> Batches:
     """Return the images (n, 3, 32, 32) of a split as bytes, and their labels, from the npm package."""
     images = np.concatenate([_read_batch(folder / f"{name}.png") for name in SPLITS[split]])
-    return images, np.asarray(json.loads((folder / f"{split}_lables.json").read_text()), np.int64)  # the package's spelling
+    return images, np.asarray(
+        json.loads((folder / f"{split}_lables.json").read_text()), np.int64
+    )  # the package's spelling
 
 
 def read_binary(folder: Path, split: str) -> Batches:

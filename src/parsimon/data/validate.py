@@ -60,7 +60,11 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
     """Return the image as an array; raise if its type, shape or range is wrong."""
     try:
         image = np.asarray(image)
-    except (TypeError, ValueError, RuntimeError) as error:  # torch raises the last one for tensors that require gradients
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # the last from torch, for gradients
         raise InputError(
             f"images must be arrays (channels, rows, columns); got {type(image).__name__} at image {index}. "
             "Pass the images alone, without labels."

@@ -79,7 +79,9 @@ class Spec:
         try:
             return parse_number(self.eps)
         except ValueError:
-            raise InputError(f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}") from None
+            raise InputError(
+                f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}", argument="eps"
+            ) from None
 
     @property
     def hash(self) -> str:

@@ -147,7 +147,8 @@ def check_threat(oracle: Model, threat: Threat) -> None:
     if oracle.eight_bit_only and not threat.eight_bit:
         raise InputError(
             "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
-            "use 8-bit mode (eight_bit=True, --eight-bit)"
+            "use 8-bit mode (eight_bit=True)",
+            argument="eight_bit",
         )
     if oracle.top is not None:
         check_partial(oracle.top, threat)
@@ -195,9 +196,14 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
     """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
     are_probabilities = _are_probabilities(scores)
     if are_probabilities and declared == "logits":
-        raise InputError("the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'")
+        raise InputError(
+            "the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'",
+            argument="scores",
+        )
     if not are_probabilities and declared == "probabilities":
-        raise InputError("the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'")
+        raise InputError(
+            "the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'", argument="scores"
+        )
 
 
 def check_determinism(oracle: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
@@ -234,6 +240,7 @@ class Finding:
     name: str
     verdict: Literal["ok", "note", "error"]
     sentence: str
+    argument: str | None = None  # the setting at fault
 
 
 def inspect(
@@ -243,7 +250,8 @@ def inspect(
     try:
         yield from _findings(oracle, images, labels, threat, batch_size)
     except ParsimonError as error:
-        yield Finding("images, labels, model", "error", str(error))
+        argument = error.argument if isinstance(error, InputError) else None
+        yield Finding("images, labels, model", "error", str(error), argument)
 
 
 def _findings(

@@ -52,7 +52,8 @@ def check_batch(images: int, values: int) -> None:
     taken = np.dtype(np.float32).itemsize * images * values
     if _COPIES * taken > memory:
         sizes = f"{taken / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
-        raise InputError(f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size")
+        sentence = f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size"
+        raise InputError(sentence, argument="batch_size")
 
 
 def _optional(check: Check) -> Check:
@@ -67,7 +68,7 @@ def _optional(check: Check) -> Check:
 
 def _check_address(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
-        raise InputError(f"{name} must be the address of a Ray cluster, or 'local'; got {quote(value)}")
+        raise InputError(f"{name} must be the address of a Ray cluster, or 'local'; got {quote(value)}", argument=name)
 
 
 def _check_callable(name: str, value: object) -> None:
