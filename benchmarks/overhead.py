@@ -92,7 +92,7 @@ def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int)
 
 
 def main() -> None:
-    for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
+    for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if attack.needs != "gradient"]:
         measure("bundled network", name, as_model(zoo.path("robust")), 8 / 255, 100)
     if not sys.argv[1:]:
         measure("perceptron", "parsimonious", small_network(), 1 / 255, 300)

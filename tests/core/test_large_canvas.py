@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import parsimon.core.engine
 from parsimon import Attack, InputError, Threat, Thrift
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.sketch import MutableCorner
+from parsimon.attacks.mutable_corner import MutableCorner
 from parsimon.core.canvas import Canvas, Part, render
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid, Window

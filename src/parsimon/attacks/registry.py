@@ -38,16 +38,7 @@ def parse_attack(text: str) -> Attack:
         if key in settings:
             raise InputError(f"{key} is set twice in {quote(text)}")
         settings[key] = _parse_setting(name, key, value)
-    return make_attack(kind, preset or None, settings)
-
-
-def make_attack(kind: type[Attack], preset: str | None = None, settings: Mapping[str, Any] | None = None) -> Attack:
-    """Return an attack with its defaults or the settings of a preset, except for the given settings."""
-    if preset is None:
-        return kind(**(settings or {}))
-    if preset not in kind.presets:
-        raise unknown_name(f"{kind.__name__} has no preset", preset, "Its presets are", kind.presets)
-    return kind.preset(preset, **(settings or {}))
+    return kind.preset(preset, **settings) if preset else kind(**settings)
 
 
 def setting_names(kind: type[Attack]) -> list[str]:
@@ -66,7 +57,8 @@ def split_settings(
     for key in given:
         if key not in (*own, "preset", *run_settings):
             raise unknown_name(f"{kind.__name__} has no setting", key, "It has", [*own, "preset", *run_settings])
-    attack = make_attack(kind, given.get("preset"), {key: given[key] for key in given if key in own})
+    preset, settings = given.get("preset"), {key: given[key] for key in given if key in own}
+    attack = kind(**settings) if preset is None else kind.preset(preset, **settings)
     return attack, {key: given[key] for key in given if key in run_settings}
 
 
