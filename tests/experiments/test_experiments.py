@@ -212,6 +212,7 @@ SCALE: dict[str, Any] = {"images": 3, "budget": 120, "batch_size": 8}
 @pytest.mark.parametrize("name", exhibits())
 def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     shown = exhibit(name)
     size = "small" if shown.climbs else "large"
     done = reproduce(shown, folder / "paper", {**SCALE, "model": "thirds:Thirds", "data": f"{size}.npz"})
@@ -237,6 +238,7 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
 
 def test_ours_are_the_numbers_of_the_stored_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     done = reproduce(exhibit("table1"), folder / "one", {**SCALE, "model": "thirds:Thirds", "data": "large.npz"})
     assert done is not None
     (stored,) = (folder / "one" / "runs").iterdir()

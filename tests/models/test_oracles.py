@@ -312,12 +312,24 @@ def test_a_file_with_a_colon_in_its_name_is_a_file(tmp_path: Path) -> None:
     assert open_model(str(tmp_path / "epoch:12")) == tmp_path / "epoch:12"
 
 
-def test_a_function_beside_the_user_builds_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_of_a_module_builds_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_models_here.py").write_text("def build():\n    return 'built'\n\nclass Net:\n    pass\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    monkeypatch.syspath_prepend(tmp_path)
+    before = [*sys.path]
     assert open_model("my_models_here:build") == "built"
     assert type(open_model("my_models_here:Net")).__name__ == "Net"
+    assert sys.path == before
+
+
+def test_an_object_with_a_models_attributes_must_be_a_model() -> None:
+    class Lookalike:
+        namespace, device, fixed_batch = np, "cpu", False
+
+        def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+            return a_function(images)
+
+    with pytest.raises(InputError, match=r"Lookalike has the attributes .* subclass of parsimon.models.Model"):
+        as_model(Lookalike())
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
     """
     (tmp_path / "behind_http.py").write_text(dedent(module))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
 
     def at(port: int) -> str:
         monkeypatch.setenv("PORT", str(port))

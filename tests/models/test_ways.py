@@ -194,7 +194,7 @@ def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, m
 CALLS = """
 import resource, sys
 import numpy as np
-from parsimon.models.memory import keep_freed_memory
+from parsimon.models import keep_freed_memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()

@@ -120,6 +120,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
     browser: Any, stage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(stage)
+    monkeypatch.syspath_prepend(stage)
     allow(stage, 0)
     options = ["--model", "gated:build", "--data", "data.npz", "--eps", "0.05", "--budget", "200", "--batch-size", "4"]
     command = [sys.executable, "-m", "parsimon"]

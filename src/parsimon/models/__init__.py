@@ -9,11 +9,12 @@ from typing import Any
 from parsimon.core.model import Model
 from parsimon.errors import InputError
 from parsimon.models.function import FunctionModel
+from parsimon.models.memory import keep_freed_memory
 from parsimon.models.named import open_model
 from parsimon.models.remote.base import RequestPolicy
 from parsimon.models.remote.http import HttpModel, Request
 
-__all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "as_model"]
+__all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "as_model", "keep_freed_memory"]
 
 
 def as_model(model: Any) -> Model:

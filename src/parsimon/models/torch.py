@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model, ScoreGradient
 from parsimon.errors import ModelError, require
-from parsimon.models.memory import keep_freed_memory
 from parsimon.models.pieces import images_per_call, in_pieces
 
 _AT_MOST = 64  # images in a call on a processor: small networks take less time for each of more
@@ -36,8 +35,6 @@ class TensorModel(Model):
         self.device = self._torch.device(device)
         self._dtype = self._torch.float32 if dtype is None else dtype
         on_cpu = self.device.type == "cpu"
-        if on_cpu:
-            keep_freed_memory()
         self.fixed_batch = not on_cpu  # kernels are picked by the shape of the batch, and round differently
         may_turn = turns and on_cpu and self._dtype is self._torch.float32
         self._channels_last: bool | None = None if may_turn else False  # None: the first images will tell
