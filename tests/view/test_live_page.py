@@ -218,7 +218,7 @@ def test_a_picture_that_is_dropped_in_is_attacked_step_by_step(browser: Any, add
     page.locator(".play").click()  # pause
     page.locator(".player input").fill("0")
     assert told(visitor)[0] == 1
-    assert "the set as it is" in told(visitor)[1]
+    assert "the set without a change" in told(visitor)[1]
     pixels = "document.querySelector('.corner').toDataURL()"
     before = page.evaluate(pixels)
     page.locator(".forward").click()
