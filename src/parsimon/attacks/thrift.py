@@ -19,7 +19,7 @@ The measurements behind each step are in docs/decisions/0007-thrift.md.
  7. When no blocks are left, start again from the whole image. Stop after a pass that has not raised the loss.
  8. On entering a level, sort its blocks by the gain that their quarters promise.
  9. Split the next block in quarters. Flip each by one query, in random order, and keep a flip that raises the loss.
-10. Deduce the effect of the last quarter: the effect of the block less those of the others. Skip it if that is no gain.
+10. Deduce the effect of the last quarter: that of the block less those of the other three. Skip it if it is no gain.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ class Thrift(Attack):
         for refiner in refiners:  # as if one recent query of each had gained the mean effect
             refiner.recent_gain = reach / plain.effects.values.size / _MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
-        if pattern.loss - best.loss <= reach:
-            return best, refiners
-        plain.restart()
-        return pattern, refiners
+        if pattern.loss - best.loss > reach:
+            plain.restart()
+            best = pattern
+        return best, refiners
 
 
 def _ask_each(corners: Iterable[MutableCorner]) -> Generator[Ask, Reply, None]:
