@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from parsimon import Threat, zoo
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine
-from parsimon.core.types import Model, StartingModel, Task
+from parsimon.core.model import Model
+from parsimon.core.types import Task
 from parsimon.models import FunctionModel, as_model
 from parsimon.runs.preflight import classify
 
@@ -35,7 +36,7 @@ def bare(oracle: Model, images: NDArray[np.float32]) -> float:
     batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
     batches *= BARE_ROWS // len(images)
     began = time.perf_counter()
-    if isinstance(oracle, StartingModel):
+    if oracle.saturating_batch is not None:
         for scores in [oracle.start(batch) for batch in batches]:
             scores()
     else:
@@ -71,7 +72,7 @@ def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int)
         [classify(oracle, images[start : start + BATCH], BATCH).argmax(axis=1) for start in range(0, IMAGES, BATCH)]
     )
     tasks = [Task(index, images[index], int(truth[index])) for index in range(IMAGES)]
-    attack = open_attack(attack_name)
+    attack = parse_attack(attack_name)
     threat = Threat(eps, loss=attack.own_loss(targeted=False))
     ratios, alone, around = [], [], bare(oracle, images)
     for _ in range(ROUNDS):
@@ -91,7 +92,7 @@ def measure(name: str, attack_name: str, oracle: Model, eps: float, budget: int)
 
 
 def main() -> None:
-    for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if not attack.white_box]:
+    for name in sys.argv[1:] or [name for name, attack in ATTACKS.items() if attack.needs != "gradient"]:
         measure("bundled network", name, as_model(zoo.path("robust")), 8 / 255, 100)
     if not sys.argv[1:]:
         measure("perceptron", "parsimonious", small_network(), 1 / 255, 300)

@@ -132,7 +132,7 @@ def main() -> None:
 
     network = zoo.module("robust")
     tasks = correctly_classified(network, arguments.images)
-    print(f"{len(tasks)} images, eps 8/255, margin loss, at most {arguments.budget:,} queries an image", flush=True)
+    print(f"{len(tasks)} images, eps 8/255, margin loss, at most {arguments.budget:,} queries per image", flush=True)
     of: dict[str, list[Summary]] = {}
     for name, seed, summary in runs(network, tasks, arguments.budget, arguments.seeds):
         of.setdefault(name, []).append(summary)

@@ -207,7 +207,7 @@ def main() -> None:
             )
             runs.append(json.loads(said.stdout.splitlines()[-1]))
             print(name, runs[-1], flush=True)
-    print(f"{arguments.images} images, eps 8/255, at most {arguments.budget} queries an image")
+    print(f"{arguments.images} images, eps 8/255, at most {arguments.budget} queries per image")
     for name, runs in took.items():
         queries, fooled = runs[0]["queries"], runs[0]["fooled"]
         cpu, wall = (median(run[clock] for run in runs) for clock in ("cpu", "wall"))

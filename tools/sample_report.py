@@ -12,8 +12,7 @@ from parsimon.core.engine import Counters
 from parsimon.core.grid import Grid
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, Corner, Image, Outcome, Picture, Point
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Comparison, Result
+from parsimon.results.result import CleanPredictions, Comparison, Result
 
 BUDGET = 1000
 

@@ -18,7 +18,7 @@ from typing import Any
 import tomli_w
 
 from parsimon import runs
-from parsimon.attacks.named import named_rows
+from parsimon.attacks.registry import attack_rows
 from parsimon.experiments import Exhibit, Planned, Published, exhibits
 from parsimon.experiments.views import label
 from parsimon.results.statistics import wilson_interval
@@ -93,7 +93,7 @@ def _conditions(measured: dict[str, Any]) -> str:
 
 
 def _table(run: Planned, measured: dict[str, Any]) -> Iterator[str]:
-    paper = dict(zip(named_rows(run.spec.attacks), run.paper, strict=True))
+    paper = dict(zip(attack_rows(run.spec.attacks), run.paper, strict=True))
     ours = measured.get("attacks", {})
     theirs = [*paper.values(), *run.reported.values()]
     shown = [
@@ -144,7 +144,7 @@ def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
     yield "The loss that each search reaches, minus PGD's. The paper has a picture: greedy insertion near PGD, local"
     yield f"search slightly above ({run.network}, {run.protocol.images:,} images). Ours: {_conditions(ours)}.\n"
-    yield "| search | mean | lowest | highest | above PGD | queries an image |"
+    yield "| search | mean | lowest | highest | above PGD | queries per image |"
     yield "|---|--:|--:|--:|--:|--:|"
     for name, row in ours["searches"].items():
         numbers = [f"**{row[key]:+.3f}**" for key in ("mean", "lowest", "highest")]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from parsimon.attacks import Parsimonious, Square, Thrift
-from parsimon.attacks.named import named_rows, row_named
+from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, check_whole
@@ -96,7 +96,7 @@ def attack(
         settings: Budget, targets, loss and others: see `Settings`.
     """
     check_names("attack", settings, Settings.__annotations__)
-    attacks = named_rows([Parsimonious() if attack is None else attack])
+    attacks = attack_rows([Parsimonious() if attack is None else attack])
     (result,) = _run(attacks, (model, images, labels), eps, settings).values()
     return result
 
@@ -124,8 +124,8 @@ def compare(
         settings: See `Settings`. Each attack maximises its own loss unless one is set.
     """
     check_names("compare", settings, Settings.__annotations__)
-    rows = named_rows(attacks)
-    reference = row_named(relative_to, rows)
+    rows = attack_rows(attacks)
+    reference = reference_row(relative_to, rows)
     return Comparison(_run(rows, (model, images, labels), eps, settings), reference)
 
 
@@ -157,7 +157,7 @@ def evaluate(
             f"{', '.join(SharedSettings.__annotations__)}"
         )
     check_names("evaluate", settings, SharedSettings.__annotations__)
-    rows = named_rows(attacks)
+    rows = attack_rows(attacks)
     if white_box := [name for name, attack in rows.items() if attack.white_box]:
         raise InputError(
             f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: leave it out, or "

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from numbers import Integral, Real
 from types import ModuleType
 
@@ -31,7 +32,15 @@ class ParsimonError(Exception):
 
 
 class InputError(ParsimonError, ValueError):
-    """Images, labels or settings that cannot be used."""
+    """Images, labels or settings that cannot be used.
+
+    Attributes:
+        argument: The argument at fault, if there is one. The command line shows it as a flag.
+    """
+
+    def __init__(self, *message: object, argument: str | None = None) -> None:
+        super().__init__(*message)
+        self.argument = argument
 
 
 class NothingToAttackError(InputError):
@@ -70,15 +79,15 @@ def require(module: str, extra: str) -> ModuleType:
 def check_whole(name: str, value: object, least: int, most: int = LARGEST, why: str = "") -> None:
     """Refuse a setting that is not a whole number, too small or too large; `why` explains the upper limit."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number, at least {least}; got {quote(value)}")
+        raise InputError(f"{name} must be a whole number, at least {least}; got {quote(value)}", argument=name)
     if int(value) > most:
-        raise InputError(f"{name} must be a whole number, at most {most:,}{why}; got {quote(value)}")
+        raise InputError(f"{name} must be a whole number, at most {most:,}{why}; got {quote(value)}", argument=name)
 
 
 def check_number(name: str, value: object, least: float = _TINY, most: float = _HUGE) -> None:
     """Refuse a setting that is not a number between two limits; by default, one that single precision can hold."""
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= _as_float(value) <= most:
-        raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {quote(value)}")
+        raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {quote(value)}", argument=name)
 
 
 def _as_float(value: Real) -> float:
@@ -92,13 +101,20 @@ def _as_float(value: Real) -> float:
 def check_flag(name: str, value: object) -> None:
     """Refuse a setting that is neither true nor false."""
     if not isinstance(value, bool):
-        raise InputError(f"{name} must be True or False; got {quote(value)}")
+        raise InputError(f"{name} must be True or False; got {quote(value)}", argument=name)
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a setting that is none of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}")
+        raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}", argument=name)
+
+
+def unknown_name(problem: str, name: object, listing: str, known: Collection[str]) -> InputError:
+    """Return the error for a name that is not known; it suggests the closest known name, and lists all."""
+    close = get_close_matches(str(name).lower(), known, 1)
+    hint = f": did you mean {close[0]}?" if close else "."
+    return InputError(f"{problem} {quote(name)}{hint} {listing} {', '.join(known) or '(none)'}")
 
 
 def check_name(what: str, text: object) -> None:

@@ -247,9 +247,9 @@ def test_art_labels_in_every_form(expected: parsimon.Result) -> None:
 
 def test_art_parameters_are_set_afterwards() -> None:
     attack = adapted_art.Square(classifier(), eps=0.5)
-    attack.set_params(eps=EPS, budget=BUDGET, share=0.5)
+    attack.set_params(eps=EPS, budget=BUDGET, p_init=0.5)
     attack.generate(IMAGES, LABELS)
-    assert attack.result.attack == parsimon.Square(share=0.5)
+    assert attack.result.attack == parsimon.Square(p_init=0.5)
     assert attack.result.threat.eps == EPS
     assert attack.result.budget == BUDGET
 
@@ -288,8 +288,8 @@ def test_art_gradients_are_those_of_torch_in_another_range() -> None:
     def slope(scores: NDArray[Any]) -> NDArray[Any]:
         return np.arange(scores.size, dtype=np.float64).reshape(scores.shape)
 
-    told, gradients = theirs.vjp(IMAGES, slope)  # type: ignore[attr-defined]
-    scores, expected = straight.vjp(torch.from_numpy(IMAGES), slope)  # type: ignore[attr-defined]
+    told, gradients = theirs.vjp(IMAGES, slope)
+    scores, expected = straight.vjp(torch.from_numpy(IMAGES), slope)
     np.testing.assert_allclose(told, scores, atol=1e-5)
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-4)
 
@@ -364,7 +364,7 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
     [
         (
             lambda: adapted_foolbox.Square(n_steps=3),
-            r"Square has the settings share, preset, budget, .*; got 'n_steps'",
+            r"Square has the settings p_init, preset, budget, .*; got 'n_steps'",
         ),
         (lambda: adapted_foolbox.Square(budget=5).repeat(3), "finds nothing new"),
         (lambda: call_foolbox(epsilons=None), "need a radius"),

@@ -78,7 +78,7 @@ def test_the_reference_is_nes_where_it_is_among_them_or_the_chosen_one() -> None
     ("attacks", "settings", "sentence"),
     [
         ([], {}, "there is no attack to run"),
-        (["nope"], {}, "there is no attack 'nope': choose one of parsimonious, thrift, bandits"),
+        (["nope"], {}, "there is no attack 'nope'. The attacks are parsimonious, thrift, bandits"),
         ({}, {}, "there is no attack to run"),
         (["square", "nes", "square"], {}, "'square' is given twice"),
         (Square(), {}, "attacks must be a list of attacks or names, or a mapping from rows to them; got Square("),
@@ -145,7 +145,7 @@ def test_a_run_that_was_interrupted_is_not_paired_and_says_so() -> None:
     left = replace(first, success=False, ended="interrupted", queries=1, point=None)
     cut = Comparison({**comparison.results, "Square": replace(comparison.results["Square"], outcomes=(left, *others))})
     (table,) = cut.tables()
-    assert "Paired comparison: left out until every image is finished." in table.notes
+    assert "Paired comparison: omitted until every image is finished." in table.notes
     with pytest.raises(InputError, match="image 0 is unfinished after 1 queries: resume the run"):
         cut.paired()
 

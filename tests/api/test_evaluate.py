@@ -79,7 +79,7 @@ def test_probabilities_are_told_from_logits(evaluation: Evaluation) -> None:
 def test_the_table_fits_80_columns_and_holds_the_numbers(evaluation: Evaluation) -> None:
     text = str(evaluation)
     assert max(map(len, text.splitlines())) <= 80
-    assert "6 images, at most 25 queries an image for each attack" in text
+    assert "6 images, at most 25 queries per image and attack" in text
     for name, result in evaluation.results.items():
         (row,) = (line for line in text.splitlines() if line.startswith(name))
         assert row.split()[1:3] == [str(len(result.outcomes)), str(result.success.sum())]
@@ -118,7 +118,7 @@ def test_by_default_the_ensemble_is_black_box() -> None:
         ({"attacks": ["square", "pgd"]}, "can only query, and PGD needs gradients"),
         ({"attacks": []}, "there is no attack to run"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "there are no images to attack"),
-        ({"labels": None}, "one whole number for each of the 6 images"),
+        ({"labels": None}, "one whole number per image, for 6 images"),
         ({"eps": 8}, "eps must lie above 0 and at most 1"),
         ({"at_most": 3}, "evaluate has no setting 'at_most': all images count"),
         ({"targets": "next"}, "evaluate has no setting 'targets'"),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from parsimon import InputError
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid, first_grid
 from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Search
@@ -46,7 +46,7 @@ def every_attack() -> list[Any]:
     attacks: dict[Attack, str] = {}
     for text in [*ATTACKS, *presets, *VARIANTS]:
         if not (text.startswith("parsimonious:") and text.endswith("imagenet")):
-            attacks.setdefault(open_attack(text), text)
+            attacks.setdefault(parse_attack(text), text)
     return [pytest.param(attack, id=text) for attack, text in attacks.items()]
 
 

@@ -168,7 +168,7 @@ def test_lazy_evaluation_needs_fewer_queries_than_naive() -> None:
         ({"block": 3}, "block must be a power of two"),
         ({"behaviour": "fast"}, "behaviour must be one of paper, published; got 'fast'"),
         ({"greedy": "eager"}, "greedy must be one of lazy, naive, stochastic"),
-        ({"behaviour": "published", "greedy": "naive"}, "the published code knows only greedy='lazy'"),
+        ({"behaviour": "published", "greedy": "naive"}, "behaviour='published' needs greedy='lazy'"),
         ({"mini_batch": 0}, "mini_batch must be a whole number, at least 1; got 0"),
     ],
 )

@@ -14,19 +14,19 @@ from parsimon import InputError
 from parsimon.attacks import NES, Square
 from parsimon.core.types import Corners
 
-# Up to which of 10,000 iterations, and by what the share of the image that a window covers is divided until then.
+# By the last of 10,000 iterations for which it holds: the divisor of p_init.
 SCHEDULE = [(10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256)]
-# The sides that follow from it on 32 x 32 pixels with a first share of 0.8: the roots of 819.2, 409.6, 204.8 ...
+# The sides that follow from it on 32 x 32 pixels with p_init = 0.8: the roots of 819.2, 409.6, 204.8 ...
 SIDES = [29, 20, 14, 10, 7, 5, 4, 3, 2, 1]
 
 
-def expected_share(share: float, iteration: int, budget: int) -> float:
+def expected_p(p_init: float, iteration: int, budget: int) -> float:
     rescaled = int(iteration / budget * 10_000)
-    return share / next((divisor for last, divisor in SCHEDULE if rescaled <= last), 512)
+    return p_init / next((divisor for last, divisor in SCHEDULE if rescaled <= last), 512)
 
 
-def expected_side(share: float, iteration: int, budget: int, height: int, width: int) -> int:
-    side = round(math.sqrt(expected_share(share, iteration, budget) * height * width))
+def expected_side(p_init: float, iteration: int, budget: int, height: int, width: int) -> int:
+    side = round(math.sqrt(expected_p(p_init, iteration, budget) * height * width))
     return max(1, min(side, height - 1, width - 1))
 
 
@@ -50,7 +50,7 @@ def twin(attack: Square, image: Pixels, eps: float, loss: Loss, budget: int, rng
     best, highest = clipped(noise), loss(clipped(noise))
     asked = [best]
     for iteration in range(budget - 1):
-        side = expected_side(attack.share, iteration, budget, height, width)
+        side = expected_side(attack.p_init, iteration, budget, height, width)
         top = int(rng.integers(max(1, height - side)))
         left = int(rng.integers(max(1, width - side)))
         while True:
@@ -67,13 +67,13 @@ def twin(attack: Square, image: Pixels, eps: float, loss: Loss, budget: int, rng
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 9, 6), (3, 5, 12), (2, 1, 7)])
-@pytest.mark.parametrize("share", [0.8, 0.05])
+@pytest.mark.parametrize("p_init", [0.8, 0.05])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_it_asks_what_the_twin_asks(shape: Shape, share: float, seed: int) -> None:
+def test_it_asks_what_the_twin_asks(shape: Shape, p_init: float, seed: int) -> None:
     image, loss, budget = random_image(shape, seed), smooth_loss(shape, seed), 150
     image.flat[::5], image.flat[1::5] = 0, 1  # where the ball is cut off
-    expected = twin(Square(share), image, 0.1, loss, budget, np.random.default_rng(seed))
-    asked = asked_images(converse(Square(share), context_of(image, 0.1, budget), loss, budget, seed))
+    expected = twin(Square(p_init), image, 0.1, loss, budget, np.random.default_rng(seed))
+    asked = asked_images(converse(Square(p_init), context_of(image, 0.1, budget), loss, budget, seed))
     np.testing.assert_array_equal(asked, expected)
 
 
@@ -121,16 +121,16 @@ def is_one_repainted_window(best: NDArray[np.bool_], candidate: NDArray[np.bool_
     return False
 
 
-@pytest.mark.parametrize("share", [0.8, 0.1])
-def test_every_candidate_is_the_best_so_far_with_one_window_repainted(share: float) -> None:
+@pytest.mark.parametrize("p_init", [0.8, 0.1])
+def test_every_candidate_is_the_best_so_far_with_one_window_repainted(p_init: float) -> None:
     shape, budget = (3, 7, 9), 200
     image = random_image(shape, margin=0.2)
     noise = np.random.default_rng(5)
-    exchanges = converse(Square(share), context_of(image, 0.1, budget), lambda _: float(noise.random()), asks=budget)
+    exchanges = converse(Square(p_init), context_of(image, 0.1, budget), lambda _: float(noise.random()), asks=budget)
     best, highest = exchanges[0].images[0] > image, exchanges[0].losses[0]
     for iteration, exchange in enumerate(exchanges[1:]):
         candidate = exchange.images[0] > image
-        side = expected_side(share, iteration, budget, 7, 9)
+        side = expected_side(p_init, iteration, budget, 7, 9)
         assert (candidate != best).any()
         assert is_one_repainted_window(best, candidate, side)
         if exchange.losses[0] > highest:
@@ -165,14 +165,14 @@ def test_its_own_loss_is_the_margin_to_leave_a_class_and_cross_entropy_to_reach_
 
 
 def test_presets_are_those_of_the_authors() -> None:
-    assert {name: Square.preset(name).share for name in Square.presets} == {
+    assert {name: Square.preset(name).p_init for name in Square.presets} == {
         "cifar10": 0.8,
         "imagenet": 0.05,
         "imagenet-targeted": 0.01,
     }
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.01])
-def test_settings_that_cannot_be_are_refused(share: Any) -> None:
-    with pytest.raises(InputError, match=f"share must be a number from 1e-09 to 1; got {share}"):
-        Square(share)
+@pytest.mark.parametrize("p_init", [0, -0.1, 1.01])
+def test_settings_that_cannot_be_are_refused(p_init: Any) -> None:
+    with pytest.raises(InputError, match=f"p_init must be a number from 1e-09 to 1; got {p_init}"):
+        Square(p_init)

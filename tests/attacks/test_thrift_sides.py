@@ -20,7 +20,7 @@ from driving import (
     smooth_loss,
 )
 from parsimon import Thrift
-from parsimon.attacks.thrift import lighter
+from parsimon.attacks.thrift import lighter_pixels
 from thrift_blocks import EPS, EVERYTHING, check_first_pass, flips_of, levels, signs
 
 
@@ -32,7 +32,7 @@ from thrift_blocks import EPS, EVERYTHING, check_first_pass, flips_of, levels, s
 )
 def test_a_pixel_is_lighter_if_it_is_above_the_mean_of_those_around_it(shape: Shape, values: int, seed: int) -> None:
     numbers = np.random.default_rng(seed).integers(values, size=shape)  # of few values, many pixels are the mean
-    light = lighter((numbers / 255).astype(np.float32))
+    light = lighter_pixels((numbers / 255).astype(np.float32))
     channels, height, width = shape
     for channel, row, column in itertools.product(range(channels), range(height), range(width)):
         down, along = height // 4, width // 4
@@ -42,7 +42,7 @@ def test_a_pixel_is_lighter_if_it_is_above_the_mean_of_those_around_it(shape: Sh
 
 def pieces(image: Pixels) -> list[set[frozenset[int]]]:
     """What a query flips, level by level: the lighter or darker pixels of all channels, then those of a block."""
-    light = np.moveaxis(lighter(image), 2, 0)
+    light = np.moveaxis(lighter_pixels(image), 2, 0)
     sides = [frozenset(np.flatnonzero(side).tolist()) for side in (light, ~light)]
     cut = [{block & side for block in blocks for side in sides} - {frozenset()} for blocks in levels(image.shape)]
     return [set(sides), *cut]
@@ -55,7 +55,7 @@ def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_bl
     image[:, : shape[1] // 2] = 0.5  # in which no pixel is lighter than another, but at the edge
     attack = Thrift(texture=False, deduce=deduce)
     exchanges = converse(attack, context_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
-    less_contrast = ~np.moveaxis(lighter(image), 2, 0)
+    less_contrast = ~np.moveaxis(lighter_pixels(image), 2, 0)
     np.testing.assert_array_equal(signs(exchanges[0].images[0], image), less_contrast)
     flips = flips_of(exchanges, image)
     assert set(flips) <= set().union(*pieces(image))
@@ -66,7 +66,7 @@ def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_bl
 def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_others() -> None:
     """Of a linear loss that falls with every flip, two channels are asked for of each side."""
     image = random_image((3, 4, 4), margin=0.2)
-    light = np.moveaxis(lighter(image), 2, 0)
+    light = np.moveaxis(lighter_pixels(image), 2, 0)
     loss = linear_loss(np.where(light, -1.0, 1.0) * np.random.default_rng(1).uniform(1, 2, (3, 4, 4)))
     exchanges = converse(Thrift(texture=False), context_of(image, EPS), loss, asks=7)
     above = signs(asked_images(exchanges), image)

@@ -21,8 +21,8 @@ from driving import (
     random_image,
 )
 from parsimon import Thrift
-from parsimon.attacks.brush import BlockRefiner, Level, Part
-from parsimon.attacks.sketch import MutableCorner
+from parsimon.attacks.mutable_corner import MutableCorner
+from parsimon.attacks.thrift import BlockRefiner, Level, PixelGroup
 from parsimon.core.types import Ask, Reply
 from thrift_blocks import EPS, EVERYTHING, FLAT, signs
 
@@ -163,27 +163,31 @@ def test_a_texture_needs_two_lines_each_way() -> None:
     assert all(one != other for one, other in itertools.pairwise(asked))
 
 
-def test_a_brush_forgets_what_blocks_bring_that_another_has_changed() -> None:
-    brush = BlockRefiner(
-        [Level(across, [Part(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)], (8, 8), deduce=True, rank=True
+def test_a_refiner_forgets_the_effects_of_blocks_that_another_has_changed() -> None:
+    refiner = BlockRefiner(
+        [Level(across, [PixelGroup(np.ones((8, 8, 1), bool))]) for across in (1, 2, 4, 8)],
+        (8, 8),
+        deduce=True,
+        rank=True,
     )
     best, rng = MutableCorner(np.zeros((8, 8, 3), bool)), np.random.default_rng(0)
 
     def asking() -> Generator[Ask, Reply, None]:
         yield from best.ask()
-        for _ in range(3):
-            yield from brush.level(best, rng)
+        while refiner.across < 4:
+            yield from refiner.refine_next(best, rng)
 
     search = asking()
     next(search)
     with contextlib.suppress(StopIteration):
         for number in itertools.count():
             search.send(Reply(np.array([-float(number)])))
-    assert brush.known.shape == (4, 4, 1)
-    brush.forget([(slice(0, 4), slice(4, 8), slice(0, 1)), (slice(6, 7), slice(0, 2), slice(0, 3))])
+    assert refiner.effects.known.shape == (4, 4, 1)
+    assert refiner.effects.known.all()
+    refiner.forget([(slice(0, 4), slice(4, 8), slice(0, 1)), (slice(6, 7), slice(0, 2), slice(0, 3))])
     unknown = np.zeros((4, 4), bool)
     unknown[:2, 2:] = True  # the second window is smaller than a block
-    np.testing.assert_array_equal(np.isnan(brush.known[:, :, 0]), unknown)
+    np.testing.assert_array_equal(~refiner.effects.known[:, :, 0], unknown)
 
 
 @pytest.mark.parametrize(

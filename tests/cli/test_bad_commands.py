@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "nul.toml").write_text('model = "a\\u0000b"\n')
     (tmp_path / "pictures").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the folder of a model is added
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
@@ -44,25 +44,25 @@ def run_here(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 CASES: list[tuple[tuple[str, ...], str]] = [
-    ((*RUN, "--in-flight", "99999999999"), "in_flight must be a whole number, at most 1,048,576; got 99999999999"),
-    ((*RUN, "--in-flight", "0"), "in_flight must be a whole number, at least 1; got 0"),
-    ((*RUN, "--batch-size", "99999999"), "batch_size must be a whole number, at most 65,536; got 99999999"),
+    ((*RUN, "--in-flight", "99999999999"), "--in-flight must be a whole number, at most 1,048,576; got 99999999999"),
+    ((*RUN, "--in-flight", "0"), "--in-flight must be a whole number, at least 1; got 0"),
+    ((*RUN, "--batch-size", "99999999"), "--batch-size must be a whole number, at most 65,536; got 99999999"),
     ((*RUN, "--batch-size", LONG), "Invalid value for '--batch-size'"),
     ((*RUN, "--workers", "99999"), "since each worker is a process with a model of its own; got 99999"),
-    ((*RUN, "--workers", "99999", "--ray", "local"), "workers must be a whole number, at most"),
-    ((*RUN, "--workers", "-1"), "workers must be a whole number, at least 1; got -1"),
-    ((*RUN, "--ray", ""), "ray must be the address of a Ray cluster, or 'local'; got ''"),
-    ((*RUN, "--budget", "9223372036854775808"), "budget must be a whole number, at most 9,223,372,036,854,775,807"),
+    ((*RUN, "--workers", "99999", "--ray", "local"), "--workers must be a whole number, at most"),
+    ((*RUN, "--workers", "-1"), "--workers must be a whole number, at least 1; got -1"),
+    ((*RUN, "--ray", ""), "--ray must be the address of a Ray cluster, or 'local'; got ''"),
+    ((*RUN, "--budget", "9223372036854775808"), "--budget must be a whole number, at most 9,223,372,036,854,775,807"),
     ((*RUN, "--budget", LONG), "Invalid value for '--budget'"),
-    ((*RUN, "--seed", "9223372036854775808"), "seed must be a whole number, at most"),
-    ((*RUN, "--sample", "-1"), "sample must be a whole number, at least 0; got -1"),
-    ((*RUN, "--images", "-5"), "images must be a whole number, at least 1; got -5"),
-    ((*RUN, "--images", "9223372036854775808"), "images must be a whole number, at most"),
+    ((*RUN, "--seed", "9223372036854775808"), "--seed must be a whole number, at most"),
+    ((*RUN, "--sample", "-1"), "--sample must be a whole number, at least 0; got -1"),
+    ((*RUN, "--images", "-5"), "--images must be a whole number, at least 1; got -5"),
+    ((*RUN, "--images", "9223372036854775808"), "--images must be a whole number, at most"),
     ((*RUN, "--images", LONG), "Invalid value for '--images'"),
-    ((*RUN, "--eps", "1e99999999"), "eps must be a number or a fraction such as 8/255; got '1e99999999'"),
-    ((*RUN, "--eps", "1e-99999999"), "eps must be a number or a fraction"),
-    ((*RUN, "--eps", LONG), "eps must be a number or a fraction"),
-    ((*RUN, "--eps", "nan"), "eps must be a number or a fraction"),
+    ((*RUN, "--eps", "1e99999999"), "--eps must be a number or a fraction such as 8/255; got '1e99999999'"),
+    ((*RUN, "--eps", "1e-99999999"), "--eps must be a number or a fraction"),
+    ((*RUN, "--eps", LONG), "--eps must be a number or a fraction"),
+    ((*RUN, "--eps", "nan"), "--eps must be a number or a fraction"),
     ((*RUN, "--fail-under", "nan"), "Invalid value for '--fail-under': nan is not in the range 0<=x<=1."),
     ((*RUN, "--fail-under", "inf"), "Invalid value for '--fail-under'"),
     ((*RUN, "--out", ""), "Invalid value for '--out': a path must not be empty"),
@@ -86,8 +86,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*RUN, "--data", "named:pictures", "--preprocess", "resize=99999"), "resize must be"),
     ((*RUN, "--attack", f"nes,samples={LONG}"), "samples of nes must be of type int"),
     ((*RUN, "--attack", "nes,samples=1000000000000000000000000000000"), "samples must be a whole number, at most"),
-    ((*RUN, "--attack", "square,share=nan"), "share of square must be of type float; got 'nan'"),
-    ((*RUN, "--attack", "square,share=1e99999999"), "share of square must be of type float"),
+    ((*RUN, "--attack", "square,p_init=nan"), "p_init of square must be of type float; got 'nan'"),
+    ((*RUN, "--attack", "square,p_init=1e99999999"), "p_init of square must be of type float"),
     ((*RUN, "--attack", "parsimonious,block=1180591620717411303424"), "block must be a power of two"),
     ((*RUN, "--attack", "parsimonious,noise=0x0"), "each side of noise must be a whole number, at least 1"),
     ((*RUN, "--attack", "pgd,steps=1e9"), "steps of pgd must be of type int"),
@@ -99,8 +99,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("run", "."), "cannot be read: Is a directory"),
     (("run", "data.npz"), "is not a TOML file"),
     (("run", "nul.toml"), "must not contain a NUL character"),
-    (("check", "--batch-size", "999999999999"), "batch_size must be a whole number, at most 65,536"),
-    (("check", "--batch-size", "0"), "batch_size must be a whole number, at least 1"),
+    (("check", "--batch-size", "999999999999"), "--batch-size must be a whole number, at most 65,536"),
+    (("check", "--batch-size", "0"), "--batch-size must be a whole number, at least 1"),
     (("check", "--model", LONG + LONG), "the name of a model must be a text of at most 4,096 characters"),
     (("show", ""), "a path must not be empty"),
     (("show", "a\0b"), "no NUL character"),
@@ -153,7 +153,7 @@ def test_too_little_memory_is_a_sentence(
     monkeypatch.setattr("parsimon.cli.check.open_data_for", no_room)
     code, out, _ = run_here(("check", "--json"), monkeypatch, capsys)
     assert (code, json.loads(out)["exit_code"]) == (2, 2)
-    assert "there is not enough memory" in json.loads(out)["error"]
+    assert "out of memory" in json.loads(out)["error"]
     assert place.exists()
 
 

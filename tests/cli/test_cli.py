@@ -170,7 +170,7 @@ def test_every_setting_reaches_the_attack(folder: Path) -> None:
         at_most=4,
         seed=9,
     )
-    assert "eps 10/255, targeted, 4 images, at most 77 queries an image" in ran.stdout
+    assert "eps 10/255, targeted, 4 images, at most 77 queries per image" in ran.stdout
     expected = [(outcome.index, outcome.queries, outcome.ended) for outcome in result.outcomes]
     rows = table_of(folder / "out")
     assert [(int(row["image"]), int(row["queries"]), row["ended"]) for row in rows] == expected
@@ -194,6 +194,12 @@ def test_a_model_of_other_classes_may_be_attacked_on_the_bundled_images(tmp_path
     assert (ran.returncode, ran.stderr) == (0, "")
     assert {row["predicted"] for row in table_of(tmp_path / "out")} >= {"10"}
     assert (tmp_path / "out" / "examples.png").is_file()
+
+
+def test_a_module_beside_the_user_is_found_by_the_installed_command(folder: Path) -> None:
+    installed = [sys.executable, "-P", "-c", "from parsimon.cli import main; main()"]  # -P: as a script elsewhere
+    ran = run(folder, "check", "--model", "mine:function", "--data", "data.npz", command=installed)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_a_terminal_of_ascii_only_is_printed_to(folder: Path) -> None:
@@ -270,7 +276,7 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, options: list[str], 
 def test_a_radius_that_is_no_number_is_refused_with_an_example(tmp_path: Path, radius: str) -> None:
     ran = run(tmp_path, "run", "--eps", radius)
     assert ran.returncode == 2
-    assert f"eps must be a number or a fraction such as 8/255; got '{radius}'" in ran.stderr
+    assert f"--eps must be a number or a fraction such as 8/255; got '{radius}'" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -306,7 +312,7 @@ def test_check_prints_its_findings(tmp_path: Path, bundled: Bundled) -> None:
     [
         (["--model", "mine:broken"], "RuntimeError: [bold]no[/] such layer"),
         (["--model", "mine:random_model"], "different scores from call to call"),
-        (["--model", "mine:probabilities"], "scores='probabilities'"),
+        (["--model", "mine:probabilities"], "pass --scores probabilities"),
     ],
     ids=["broken", "random", "probabilities"],
 )

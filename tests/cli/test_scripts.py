@@ -1,4 +1,4 @@
-"""What scripts rely on: JSON alone on standard output, exit codes, the gate, completion, the workflow."""
+"""Tests of what scripts rely on: JSON on standard output, exit codes, the gate, completion, the workflow."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_a_document(place: Path,
     assert ran.stderr.startswith("error: ")
 
 
-def test_a_run_is_told_as_one_document(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_prints_one_json_document(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     told = json.loads((place / "both.json").read_text())
     clean, robust = counted(place)
@@ -100,7 +100,7 @@ def test_a_run_is_told_as_one_document(place: Path, monkeypatch: pytest.MonkeyPa
     assert document(run(place, "resume", "both", "--json")) == told
 
 
-def test_other_commands_tell_one_document_each(place: Path) -> None:
+def test_other_commands_print_one_json_document_each(place: Path) -> None:
     assert document(run(place, "report", "both", "--json")) == {"page": "both/report.html"}
     assert document(run(place, "plot", "both", "--out", "curves.svg", "--json")) == {"figure": "curves.svg"}
     checked = document(run(place, "check", *DATA, "--json"))
@@ -120,7 +120,7 @@ def test_other_commands_tell_one_document_each(place: Path) -> None:
     assert document(run(place, "completion", "bash", "--json"))["shell"] == "bash"
 
 
-def test_every_command_has_the_option() -> None:
+def test_every_command_has_json() -> None:
     parts = [*command.commands.values(), *command.commands["zoo"].commands.values()]  # type: ignore[attr-defined]
     assert len(parts) > 12
     for part in parts:
@@ -131,14 +131,14 @@ def test_every_command_has_the_option() -> None:
     ("words", "sentence"),
     [
         (["show", "nosuch"], "nosuch holds no run: there is no spec.toml in it"),
-        (["run", "--eps", "nothing"], "eps must be a number or a fraction such as 8/255; got 'nothing'"),
+        (["run", "--eps", "nothing"], "--eps must be a number or a fraction such as 8/255; got 'nothing'"),
         (["run", "--nosuch"], "No such option '--nosuch'."),
         (["run", "--fail-under", "30"], "Invalid value for '--fail-under': 30.0 is not in the range 0<=x<=1."),
         (["run", "--images", "some"], "Invalid value for '--images': 'some' is not a valid integer."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_goes_wrong_is_a_document_too(tmp_path: Path, words: list[str], sentence: str) -> None:
+def test_errors_are_json_documents_too(tmp_path: Path, words: list[str], sentence: str) -> None:
     ran = run(tmp_path, *words, "--json")
     assert ran.returncode == 2
     told = document(ran)
@@ -165,11 +165,11 @@ def test_the_gate_lets_its_own_value_pass_and_nothing_below(place: Path) -> None
         assert ran.returncode == code
         assert document(ran)["gate"] == {"fail_under": float(asked), "passed": code == 0}
         assert ("gate not passed" in ran.stderr) == bool(code)
-    said = f"gate not passed: accuracy under attack is {float(robust):.4f}; at least 1.0 is asked for"
+    said = f"gate not passed: accuracy under attack is {float(robust):.4f}; at least 1.0 is required"
     assert ran.stderr.splitlines()[-1] == said
 
 
-def test_the_gate_of_a_new_run(place: Path) -> None:
+def test_a_new_run_below_the_gate_exits_with_code_3(place: Path) -> None:
     options = ["--images", "all", "--eps", "0.3", "--budget", "5", "--fail-under", "0.9"]
     for words in (["run", "--out", "one"], ["compare", "random", "square", "--out", "two"]):
         ran = run(place, *words, *DATA, *options)
@@ -185,7 +185,7 @@ def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path, monkeypatch
     for name in ("data.npz", "mine.py"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     both = ("parsimonious", "random")
     spec = RunConfig(attacks=both, model="mine:function", data="data.npz", images="all", eps="0.04", budget=40)
@@ -194,7 +194,7 @@ def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path, monkeypatch
     ran = run(tmp_path, "show", "run", "--fail-under", "0", "--json")
     assert ran.returncode == 3
     assert document(ran)["finished"] is False
-    assert f"so far, and {unfinished} attacks on images are unfinished; at least 0.0 is asked for" in ran.stderr
+    assert f"so far, with {unfinished} unfinished attacks; at least 0.0 is required" in ran.stderr
     assert run(tmp_path, "show", "run").returncode == 0  # looking is not judging
     assert run(tmp_path, "resume", "run", "--fail-under", "0").returncode == 0
 
@@ -207,7 +207,7 @@ def test_accuracy_under_attack_of_a_sample_is_scaled_to_all_images() -> None:
         fooled = np.logical_or.reduce([result.success for result in found.results.values()])
         withstood = attacked - int(fooled.sum())
         assert found.robust_accuracy == float(Fraction(5, 6) * Fraction(withstood, attacked))
-        assert f"{found.robust_accuracy:.1%} under all" in str(found)
+        assert f"{found.robust_accuracy:.1%} under these attacks" in str(found)
 
 
 # --- completion -----------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_scripts_for_other_shells_are_printed(tmp_path: Path, shell: str) -> Non
     assert f"_PARSIMON_COMPLETE={shell}_complete" in ran.stdout
 
 
-# --- what is said of it ---------------------------------------------------------------------------------------------
+# --- documentation and the example workflow ---------------------------------------------------------------------------
 
 
 def test_the_exit_codes_of_the_help_are_those_of_the_guide(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_exit_codes_of_the_help_are_those_of_the_guide(tmp_path: Path) -> No
     assert set(re.findall(r"^\| (\d+) \|", guide, flags=re.MULTILINE)) == told | {"1"}
 
 
-def test_the_workflow_runs(tmp_path: Path) -> None:
+def test_the_workflow_of_the_example_runs(tmp_path: Path) -> None:
     """Its commands in their order, as the runner starts them, but for the installation, which is this one."""
     workflow = yaml.safe_load((ROOT / "examples" / "github-action.yml").read_text())
     job = workflow["jobs"]["gate"]

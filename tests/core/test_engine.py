@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from parsimon import ModelError, Parsimonious, Threat
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.canvas import render
 from parsimon.core.engine import Engine, Step, _Switches
 from parsimon.core.types import Ask, Attack, ImageContext, Images, JournalEntry, Outcome, Search, Task
@@ -197,7 +197,7 @@ def test_nan_scores_name_the_image() -> None:
 @pytest.mark.parametrize("name", ["parsimonious", "bandits", "nes,samples=6", "square", "simba", "pgd"])
 @pytest.mark.parametrize("batch_size", [1, 5, 64])
 def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_again(name: str, batch_size: int) -> None:
-    attack, threat = open_attack(name), Threat(0.02)
+    attack, threat = parse_attack(name), Threat(0.02)
     network = Network((3, 8, 8))
     tasks = tasks_for(network.shape, threat, 6)
     shown = 0
@@ -319,7 +319,7 @@ def test_what_is_drawn_ahead_need_not_fill_a_batch_if_it_keeps_the_model_busy(im
 
 @pytest.mark.parametrize("name", ["parsimonious", "thrift", "square"])
 def test_results_do_not_depend_on_whether_the_model_is_given_batches_ahead(name: str) -> None:
-    attack, threat, network = open_attack(name), Threat(0.02), Network(SHAPE)
+    attack, threat, network = parse_attack(name), Threat(0.02), Network(SHAPE)
     tasks = tasks_for(SHAPE, threat, 20)
     ahead, in_turn = (
         results(Engine(attack, model, threat, budget=200, batch_size=6, in_flight=9).run(tasks))

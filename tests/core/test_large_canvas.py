@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 import parsimon.core.engine
 from parsimon import Attack, InputError, Threat, Thrift
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.sketch import MutableCorner
+from parsimon.attacks.mutable_corner import MutableCorner
 from parsimon.core.canvas import Canvas, Part, render
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid, Window
 from parsimon.core.large_canvas import LargeCanvas
-from parsimon.core.types import Ask, Corners, Images, Outcome, Reply, ScoreGradient
+from parsimon.core.model import ScoreGradient
+from parsimon.core.types import Ask, Corners, Images, Outcome, Reply
 from parsimon.testing import SHAPES, THREATS, Network
 from parsimon.testing.twin import Case
 
@@ -33,7 +34,7 @@ ONE_PLACE = SHAPES[0], 1, Threat(0.1)
 class Writer(Network):
     """Normalises in place."""
 
-    only_reads: ClassVar[bool] = False
+    only_reads = False
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
         scores = super().__call__(images)
@@ -46,7 +47,7 @@ class Writer(Network):
 
 @dataclass(frozen=True)
 class FixedWriter(Writer):
-    fixed_batch: ClassVar[bool] = True
+    fixed_batch = True
 
 
 @dataclass(frozen=True)

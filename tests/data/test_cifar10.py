@@ -84,7 +84,7 @@ def test_missing_parts_of_cifar10_are_named(tmp_path: Path) -> None:
     write_python(tmp_path, PIXELS, LABELS, "train")
     (tmp_path / "data_batch_2").unlink()
     (tmp_path / "data_batch_4").unlink()
-    refused(f"cifar10:{tmp_path}:train", "lacks a part", "data_batch_2, data_batch_4")
+    refused(f"cifar10:{tmp_path}:train", "lacks files", "data_batch_2, data_batch_4")
 
 
 def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "test_batch.bin"
     for content in (b"", path.read_bytes()[:-1]):
         path.write_bytes(content)
-        refused(f"cifar10:{tmp_path}", "test_batch.bin must hold 3073 bytes for each image", f"it has {len(content)}")
+        refused(f"cifar10:{tmp_path}", "test_batch.bin must hold 3073 bytes per image", f"it has {len(content)}")
     path.unlink()
     write_python(tmp_path, PIXELS, LABELS)
     for content in (b"", b"?", (tmp_path / "test_batch").read_bytes()[:9000], python2_pickle([1])):
@@ -101,20 +101,20 @@ def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "test_batch").write_bytes(python2_pickle({"data": PIXELS, "fine_labels": [1]}))
     refused(f"cifar10:{tmp_path}", "with data and labels; it has ['data', 'fine_labels']")
     (tmp_path / "test_batch").write_bytes(python2_pickle({"data": PIXELS.astype(np.float32), "labels": [1]}))
-    refused(f"cifar10:{tmp_path}", "an array of bytes was expected, not of f4")
+    refused(f"cifar10:{tmp_path}", "expected an array of bytes; got f4")
     (tmp_path / "test_batch").write_bytes(python2_pickle({"data": PIXELS[:, :, :7], "labels": [1]}))
     refused(f"cifar10:{tmp_path}", f"the CIFAR-10 files in {tmp_path} cannot be read: ValueError")
     (tmp_path / "test_batch").unlink()
     write_npm(tmp_path, PIXELS, LABELS)
     (tmp_path / "test_lables.json").write_text("[1, 2]")
-    refused(f"cifar10:{tmp_path}", "holds 10 images of CIFAR-10 and 2 labels")
+    refused(f"cifar10:{tmp_path}", "has 10 CIFAR-10 images and 2 labels")
     (tmp_path / "test_lables.json").write_text("[1, 2")
     refused(f"cifar10:{tmp_path}", "cannot be read: JSONDecodeError")
 
 
 def test_a_label_that_cifar10_does_not_have_is_refused(tmp_path: Path) -> None:
     write_binary(tmp_path, PIXELS, LABELS + 1)
-    refused(f"cifar10:{tmp_path}", "labels must be 0..9, one for each class; got 10 at image 5")
+    refused(f"cifar10:{tmp_path}", "labels must be 0..9, one per class; got 10 at image 5")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_bare_folder_is_told_the_form_for_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["bundled", "images.npz", "images.npy", "cifar10:here"])
 def test_images_of_one_size_are_not_preprocessed(text: str) -> None:
-    refused(text, "shown as they are", "folder:, imagenet:, named:, hf:", preprocess=Preprocess(resize=8))
+    refused(text, "which are not preprocessed", "folder:, imagenet:, named:, hf:", preprocess=Preprocess(resize=8))
 
 
 def test_the_home_folder_is_found_after_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_an_npy_file_is_mapped_not_read(tmp_path: Path) -> None:
         ({"images": PIXELS.astype(np.float32)}, ("must lie in [0, 1]", "divide by 255")),
         ({"images": scaled(PIXELS)[0]}, ("(number, channels, rows, columns); got (3, 32, 32)",)),
         ({"images": np.zeros((0, 3, 8, 8), np.float32), "labels": LABELS[:0]}, ("there are no images",)),
-        ({"labels": LABELS[:9]}, ("one whole number for each of the 10 images", "(9,)")),
+        ({"labels": LABELS[:9]}, ("one whole number per image, for 10 images", "(9,)")),
         ({"labels": LABELS / 2}, ("float64", "astype(int)")),
         ({"labels": LABELS - 2}, ("labels must be 0 or more; got -1 at image 1", "without labels")),
     ],
@@ -154,13 +154,15 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_an_npy_file_needs_its_labels_beside_it(tmp_path: Path) -> None:
     refused(
-        write_npy(tmp_path, images=scaled(PIXELS)), "labels.npy beside it", f"there is no {tmp_path / 'labels.npy'}"
+        write_npy(tmp_path, images=scaled(PIXELS)),
+        "a file labels.npy beside it",
+        f"there is no {tmp_path / 'labels.npy'}",
     )
 
 
 def test_the_labels_alone_are_no_images(tmp_path: Path) -> None:
     write_npy(tmp_path, labels=LABELS)
-    refused(str(tmp_path / "labels.npy"), "read as the labels", "give the file of the images")
+    refused(str(tmp_path / "labels.npy"), "the file of labels", "give the file of images")
 
 
 def test_damaged_and_dangerous_npy_files_are_refused(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_damaged_and_dangerous_npy_files_are_refused(tmp_path: Path) -> None:
     refused(path, "cannot be read")
     np.savez(tmp_path / "other.npz", images=PIXELS)
     (tmp_path / "other.npz").rename(path)
-    refused(path, "it holds several: call it .npz")
+    refused(path, "it holds several: rename it to .npz")
     assert not (tmp_path / "sprung").exists()
 
 

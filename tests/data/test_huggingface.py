@@ -58,7 +58,7 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path, lib
     np.testing.assert_array_equal(images[3], scaled(PIXELS[3]))
     assert open_data(f"hf:{tmp_path / 'saved'}", Preprocess(8)).images[0].shape == (3, 8, 8)
     assert open_data(f"hf:{tmp_path / 'saved'}::index").labels.tolist() == list(range(10))
-    refused(f"hf:{tmp_path / 'saved'}:train", "is saved as one split", f"use hf:{tmp_path / 'saved'} alone")
+    refused(f"hf:{tmp_path / 'saved'}:train", "has the single split", f"use hf:{tmp_path / 'saved'}")
     refused(f"hf:{tmp_path / 'saved'}::text", "labels must be whole numbers; the column text")
 
 

@@ -33,8 +33,7 @@ from data_files import (
 from parsimon import InputError
 from parsimon.core.threat import Threat
 from parsimon.data import Preprocess, open_data
-from parsimon.data.given import as_images
-from parsimon.data.validate import check_image
+from parsimon.data.validate import as_images, check_image
 
 
 @pytest.fixture
@@ -141,10 +140,10 @@ def test_paths_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 
 def test_folders_without_classes_are_told_what_to_do(tmp_path: Path) -> None:
-    refused(f"folder:{tmp_path / 'lost'}", f"there is no folder {tmp_path / 'lost'} that can be read")
-    refused(f"folder:{tmp_path}", "must have a folder of pictures for each class; it has no folders")
+    refused(f"folder:{tmp_path / 'lost'}", f"the folder {tmp_path / 'lost'} cannot be read")
+    refused(f"folder:{tmp_path}", "must have one folder of pictures per class; it has no folders")
     save(PIXELS[0], tmp_path / "1.png")
-    refused(f"folder:{tmp_path / '1.png'}", "there is no folder")
+    refused(f"folder:{tmp_path / '1.png'}", "cannot be read")
     refused(f"folder:{tmp_path}", "1 pictures", f"named:{tmp_path}", f"imagenet:{tmp_path}:LIST")
     (tmp_path / "cat").mkdir()
     refused(f"folder:{tmp_path}", "the 1 class folders", "hold no pictures (.jpg, ")
@@ -161,7 +160,7 @@ def test_a_damaged_picture_is_named_when_it_is_read(tmp_path: Path, suffix: str)
         path.write_bytes(content)
         data = open_data(text)
         assert data.images[0].shape == (3, 32, 32)
-        with pytest.raises(InputError, match=r"cannot be read as a picture: .*Get it anew") as caught:
+        with pytest.raises(InputError, match=r"cannot be read as a picture: .*Download it again") as caught:
             data.images[1]
         assert str(path) in str(caught.value)
     path.unlink()
@@ -220,7 +219,7 @@ def test_sixteen_bits_are_not_cut_to_eight_unasked(tmp_path: Path, channels: int
     path = sixteen_bit_png(tmp_path / "0.png", channels)
     with PIL.Image.open(path) as picture:
         picture.load()  # it is a valid one
-    with pytest.raises(InputError, match=r"0\.png: pictures must have 8 bits a channel; it has .*: convert it"):
+    with pytest.raises(InputError, match=r"0\.png: pictures must have 8 bits per channel; got .*: convert it"):
         read_one(path)
 
 
@@ -228,7 +227,7 @@ def test_wide_pixels_of_other_kinds_of_files_are_refused(tmp_path: Path) -> None
     PIL.Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "0.tif")
     (tmp_path / "1.ppm").write_bytes(b"P6 2 2 65535\n" + bytes(24))
     for path in (tmp_path / "0.tif", tmp_path / "1.ppm"):
-        with pytest.raises(InputError, match="pictures must have 8 bits a channel"):
+        with pytest.raises(InputError, match="pictures must have 8 bits per channel"):
             read_one(path)
 
 
@@ -323,7 +322,7 @@ def test_the_list_may_stand_among_the_pictures(tmp_path: Path) -> None:
         ("ILSVRC2012_val_00000001.png -1", ("a label from 0 to 999",)),
         ("\nILSVRC2012_val_00000001.png cat", ("line 2 of", "a label from 0 to 999")),
         ("ILSVRC2012_val_00000001.png", ("a picture's name and a label",)),
-        ("ILSVRC2012_val_00000001.png 1\n" * 2, ("line 2 of", "a second time")),
+        ("ILSVRC2012_val_00000001.png 1\n" * 2, ("line 2 of", "repeats ILSVRC2012_val_00000001.png")),
         ("lost.png 1", ("there is no picture", "lost.png")),
         (" \n", ("names no pictures",)),
     ],
@@ -335,8 +334,8 @@ def test_a_list_that_cannot_be_used_is_told_why(tmp_path: Path, lines: str, word
 def test_imagenet_without_a_list_is_told_what_to_do(tmp_path: Path) -> None:
     text = imagenet(tmp_path, "")
     (tmp_path / "val.txt").unlink()
-    refused(text, "are not known", f"{text}:LIST", "val.txt")
-    refused(f"{text}:lost.txt", "the list lost.txt cannot be read: FileNotFoundError")
+    refused(text, "are unknown", f"{text}:LIST", "val.txt")
+    refused(f"{text}:lost.txt", "there is no list lost.txt")
     (tmp_path / "val" / "n01440764").mkdir()
     refused(text, f"If its 1 folders are the classes, use folder:{tmp_path / 'val'}")
     refused(f"imagenet:{tmp_path / 'lost'}", "there is no folder")
@@ -350,8 +349,8 @@ def test_labels_are_read_from_the_ends_of_names(tmp_path: Path) -> None:
     assert open_data(f"named:{tmp_path}").labels.tolist() == [7, 3, 243, 559]
     data = open_data(f"named:{tmp_path}/imagenet_*.png")
     np.testing.assert_array_equal(all_of(data), scaled(PIXELS[:1]))
-    refused(f"named:{tmp_path}/mnist_*", "a pattern that fits some")
-    refused(f"named:{tmp_path}/lost/*", "there is no folder")
+    refused(f"named:{tmp_path}/mnist_*", "a pattern that matches some")
+    refused(f"named:{tmp_path}/lost/*", "cannot be read")
     path = save(PIXELS[0], tmp_path / "cat.png")
     refused(f"named:{tmp_path}", f"the name of {path} must end in its label")
     path.rename(tmp_path / "cat_20240131123456789012.png")

@@ -14,7 +14,7 @@ from driving import Startled, context_of, converse, linear_loss, random_image, s
 from driving import run as run_on_engine
 from parsimon import Threat, runs
 from parsimon.attacks import PGD, Parsimonious
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.grid import first_grid
 from parsimon.errors import InputError
 from parsimon.experiments import exhibit, exhibits
@@ -74,7 +74,7 @@ def test_the_protocol_is_the_papers(name: str, images: int, budget: int, eps: fl
 
 
 def test_the_sweep_is_every_combination_of_the_papers_settings() -> None:
-    attacks: list[Any] = [open_attack(text) for text in PLANNED["sensitivity"].spec.attacks]
+    attacks: list[Any] = [parse_attack(text) for text in PLANNED["sensitivity"].spec.attacks]
     blocks = [attack.block for attack in attacks[:3]]
     swept = {(attack.exploration, attack.probe, attack.tile) for attack in attacks[3:]}
     assert blocks == [32, 64, 128]
@@ -212,6 +212,7 @@ SCALE: dict[str, Any] = {"images": 3, "budget": 120, "batch_size": 8}
 @pytest.mark.parametrize("name", exhibits())
 def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     shown = exhibit(name)
     size = "small" if shown.climbs else "large"
     done = reproduce(shown, folder / "paper", {**SCALE, "model": "thirds:Thirds", "data": f"{size}.npz"})
@@ -237,6 +238,7 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
 
 def test_ours_are_the_numbers_of_the_stored_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     done = reproduce(exhibit("table1"), folder / "one", {**SCALE, "model": "thirds:Thirds", "data": "large.npz"})
     assert done is not None
     (stored,) = (folder / "one" / "runs").iterdir()

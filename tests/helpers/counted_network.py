@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import ScoreGradient
+from parsimon.core.model import ScoreGradient
 from parsimon.testing import Network
 
 WATCH: dict[str, Any] = json.loads(_file.read_text()) if (_file := Path("counted_network.json")).exists() else {}

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from parsimon import Threat
 from parsimon.core.canvas import render
 from parsimon.core.engine import Engine
-from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, ScoreFunction, Task
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, Task
 from parsimon.models import as_model
+from parsimon.models.function import ScoreFunction
 
 Pixels = NDArray[np.float32]
 Exact = NDArray[np.float64]

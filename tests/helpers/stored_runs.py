@@ -37,7 +37,7 @@ def described(comparison: Comparison) -> dict[str, Any]:
             [(outcome, outcome.confidence) for outcome in result.outcomes],
             (result.counters.queries, result.counters.traffic, result.verification, result.budget, result.threat),
             [each.tolist() for each in (result.labels, result.clean.predicted, result.clean.confidence)],
-            (result.clean.classes, result.clean.way, result.clean.remarks),
+            (result.clean.classes, result.clean.backend, result.clean.remarks),
         )
         for name, result in comparison.results.items()
     }

@@ -15,11 +15,10 @@ import sqlite3
 import sys
 from typing import Any
 
-import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import ScoreGradient
+from parsimon.core.model import Model, ScoreGradient
 
 Pixels = NDArray[np.float32]
 Exact = NDArray[np.float64]
@@ -27,12 +26,10 @@ Exact = NDArray[np.float64]
 SHAPE = (3, 8, 8)
 
 
-class Network:
+class Network(Model):
     """Two layers and their gradients, in which no row's result depends on the others, to the last bit."""
 
-    namespace = numpy_namespace
-    device = "cpu"
-    fixed_batch = False
+    gives = "gradient"
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)

@@ -20,7 +20,7 @@ import parsimon
 from bundled_images import Bundled
 from hand_made import hand_made
 from parsimon import zoo
-from parsimon.core.types import Model
+from parsimon.core.model import Model
 from parsimon.errors import InputError, MissingExtraError, ModelError, require
 from parsimon.models import FunctionModel, as_model
 from parsimon.models.named import open_model
@@ -238,12 +238,10 @@ def test_the_image_shape_of_a_file_is_known(tmp_path: Path, weights: NDArray[np.
 # --- which oracle ---------------------------------------------------------------------------------------------------
 
 
-class Clip:
-    """An oracle of one's own."""
+class Clip(Model):
+    """A user's own model."""
 
     namespace: Any = np
-    device = "cpu"
-    fixed_batch = False
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(images.mean(axis=(2, 3)))
@@ -314,12 +312,24 @@ def test_a_file_with_a_colon_in_its_name_is_a_file(tmp_path: Path) -> None:
     assert open_model(str(tmp_path / "epoch:12")) == tmp_path / "epoch:12"
 
 
-def test_a_function_beside_the_user_builds_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_of_a_module_builds_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_models_here.py").write_text("def build():\n    return 'built'\n\nclass Net:\n    pass\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    monkeypatch.syspath_prepend(tmp_path)
+    before = [*sys.path]
     assert open_model("my_models_here:build") == "built"
     assert type(open_model("my_models_here:Net")).__name__ == "Net"
+    assert sys.path == before
+
+
+def test_an_object_with_a_models_attributes_must_be_a_model() -> None:
+    class Lookalike:
+        namespace, device, fixed_batch = np, "cpu", False
+
+        def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+            return a_function(images)
+
+    with pytest.raises(InputError, match=r"Lookalike has the attributes .* subclass of parsimon.models.Model"):
+        as_model(Lookalike())
 
 
 @pytest.mark.parametrize(

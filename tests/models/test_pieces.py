@@ -67,7 +67,7 @@ def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypa
         monkeypatch.setenv("OMP_NUM_THREADS", cores)
         oracle: Any = as_model("robust")
         np.testing.assert_array_equal(oracle(images), expected)
-        assert oracle.way == "ONNX Runtime, a core a call"
+        assert oracle.backend == "ONNX Runtime, one single-threaded call per core"
 
 
 @pytest.mark.parametrize("kind", ["ONNX Runtime", "torch"])

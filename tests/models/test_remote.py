@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import parsimon
 from parsimon import runs
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Threat
-from parsimon.core.types import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
 from parsimon.models import HttpModel, Request, RequestPolicy
 from parsimon.models.partial import completed
@@ -113,6 +113,7 @@ def by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
     """
     (tmp_path / "behind_http.py").write_text(dedent(module))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
 
     def at(port: int) -> str:
         monkeypatch.setenv("PORT", str(port))

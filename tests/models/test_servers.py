@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import parsimon
 from parsimon import runs, zoo
-from parsimon.core.types import Traffic
+from parsimon.core.model import Traffic
 from parsimon.errors import InputError, ModelError, OutageError
 from parsimon.models import as_model
 from parsimon.models.remote.base import HEADERS, RemoteModel

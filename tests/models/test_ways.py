@@ -83,7 +83,7 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
         parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100)
         for model in (module, TorchModel(module, plain=True))
     )
-    assert (chosen.clean.way, plain.clean.way) == (TURNED, PLAIN)
+    assert (chosen.clean.backend, plain.clean.backend) == (TURNED, PLAIN)
     assert chosen.outcomes == plain.outcomes
     assert chosen.success.any()
 
@@ -95,7 +95,7 @@ def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
     module = Small()
     oracle = as_model(module)
     first = scores(oracle)
-    assert oracle.way == TURNED  # type: ignore[attr-defined]
+    assert oracle.backend == TURNED
     np.testing.assert_array_equal(scores(oracle), first)  # chosen with the first images, not after them
     np.testing.assert_allclose(first, scores(TorchModel(module, plain=True)), atol=1e-6)
     assert module.rows == (2 + 1 + 1) * 64  # it is the user's own module that is shown the images
@@ -106,7 +106,7 @@ def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Smal
     module = kind()
     oracle = TorchModel(module)
     seen = scores(oracle)
-    assert oracle.way == PLAIN
+    assert oracle.backend == PLAIN
     with torch.no_grad():  # in a batch of another size, for which torch may round otherwise
         np.testing.assert_allclose(seen, module(torch.from_numpy(zoo.images()[0][:8])).numpy(), atol=1e-6)
     np.testing.assert_array_equal(scores(oracle), seen)
@@ -120,7 +120,7 @@ def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Smal
 def test_what_would_not_gain_or_has_a_precision_of_its_own_is_run_as_it_is(module: nn.Module) -> None:
     oracle = TorchModel(module)
     scores(oracle)
-    assert oracle.way == PLAIN
+    assert oracle.backend == PLAIN
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,9 @@ def test_an_onnx_file_is_run_where_single_precision_is_kept(available: list[str]
 
 def test_a_table_says_how_the_model_was_run() -> None:
     images, labels = (array[:4] for array in zoo.images())
-    assert "Model run by ONNX Runtime, a core a call." in str(parsimon.attack("robust", images, labels, 0.03, budget=5))
+    assert "Model run by ONNX Runtime, one single-threaded call per core." in str(
+        parsimon.attack("robust", images, labels, 0.03, budget=5)
+    )
     function = parsimon.attack(as_model("robust").__call__, images, labels, 0.03, budget=5)
     assert "Model run by" not in str(function)
 
@@ -157,7 +159,7 @@ def test_a_check_measures_both_ways() -> None:
 
     assert f"ms an image in batches of 4, by {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
     assert speed(TorchModel(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
-    assert speed(zoo.path("robust")).endswith("by ONNX Runtime, a core a call")
+    assert speed(zoo.path("robust")).endswith("by ONNX Runtime, one single-threaded call per core")
 
 
 MODEL = """
@@ -192,7 +194,7 @@ def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, m
 CALLS = """
 import resource, sys
 import numpy as np
-from parsimon.models.memory import keep_freed_memory
+from parsimon.models import keep_freed_memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()

@@ -24,8 +24,7 @@ from parsimon.errors import InputError, MissingExtraError
 from parsimon.report import figures
 from parsimon.report.figures import COLUMN, PAGE, Setting
 from parsimon.report.style import marks
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Comparison, Result
+from parsimon.results.result import CleanPredictions, Comparison, Result
 from parsimon.results.statistics import band, curve, mean_band
 
 BUDGET = 2000
@@ -211,11 +210,11 @@ def test_bands_are_mean_and_deviation_over_settings() -> None:
     axes = FIGURES["bands"]().axes[0]
     line, shade = axes.lines[0], axes.collections[0]
     at = np.asarray(line.get_xdata())
-    expected = mean_band([curve(of, BUDGET) for of in FAMILIES["Parsimonious"]], at)
-    assert np.asarray(line.get_ydata()) == pytest.approx(100 * expected.mean)
+    mean, deviation = mean_band([curve(of, BUDGET) for of in FAMILIES["Parsimonious"]], at)
+    assert np.asarray(line.get_ydata()) == pytest.approx(100 * mean)
     edges = {(x, round(y, 9)) for x, y in np.asarray(shade.get_paths()[0].vertices)}
     for side in (-1, 1):
-        rates = 100 * (expected.mean + side * expected.deviation)
+        rates = 100 * (mean + side * deviation)
         assert {(x, round(y, 9)) for x, y in zip(at, rates, strict=True)} <= edges
     assert line.get_label() == "Parsimonious (3 settings)"
 
@@ -280,7 +279,7 @@ def test_a_grid_has_each_number_in_its_cell_and_the_best_in_bold() -> None:
 
 
 def test_an_attack_has_the_same_mark_in_every_figure_and_shares_it_with_none() -> None:
-    own = [attack.__name__ for attack in ATTACKS.values() if not attack.white_box]
+    own = [attack.__name__ for attack in ATTACKS.values() if attack.needs != "gradient"]
     names = [*own, *(f"variant {number}" for number in range(20))]
     together = marks(names)
     assert len(set(together.values())) == len(names)
@@ -294,7 +293,7 @@ def test_an_attack_has_the_same_mark_in_every_figure_and_shares_it_with_none() -
 
 
 def test_lines_that_look_alike_in_grey_differ_in_dash_and_marker() -> None:
-    made = list(marks([attack.__name__ for attack in ATTACKS.values() if not attack.white_box]).values())
+    made = list(marks([attack.__name__ for attack in ATTACKS.values() if attack.needs != "gradient"]).values())
     for number, one in enumerate(made):
         for other in made[number + 1 :]:
             grey = [float(np.dot(to_rgb(mark.colour), (0.299, 0.587, 0.114))) for mark in (one, other)]

@@ -71,9 +71,10 @@ def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
 def test_a_large_comparison_stays_below_ten_megabytes_with_all_its_pictures(large: Comparison, tmp_path: Path) -> None:
     path = written(tmp_path, {"run": large})
     assert path.stat().st_size < 10_000_000
-    images = data_of(path)["runs"][0]["gallery"]["images"]
-    assert len(images) == 500
-    assert all(image["original"] for image in images)
+    gallery = data_of(path)["runs"][0]["gallery"]
+    assert len(gallery["originals"]) == 500
+    assert len(gallery["cards"]) == 1500
+    assert all(bool(card.get("adversarial")) == (card["state"] == "fooled") for card in gallery["cards"])
 
 
 def test_the_tables_are_those_that_are_printed(tmp_path: Path) -> None:
@@ -116,46 +117,44 @@ def test_a_white_box_attack_is_a_dashed_line_without_a_colour(large: Comparison,
 
 def test_every_outcome_is_in_the_gallery_with_its_pictures(tmp_path: Path) -> None:
     gallery = data_of(written(tmp_path, {"run": small()}))["runs"][0]["gallery"]
-    assert [image["number"] for image in gallery["images"]] == list(range(len(IMAGES)))
-    states = set()
-    for image in gallery["images"]:
-        original = IMAGES[image["number"]]
-        assert image["label"] == LABELS[image["number"]]
-        assert np.abs(pixels(image["original"]) - original).max() < 1e-6  # they are 8-bit images
-        assert image["before"] == pytest.approx(small().results["Square"].clean.confidence[image["number"]], abs=5e-4)
-        for (state, queries, predicted, confidence, *pictures), result in zip(
-            image["attacks"], small().results.values(), strict=True
-        ):
-            outcome = result.outcomes[image["number"]]
-            states.add(state)
-            assert (state, queries) == ("fooled" if outcome.success else "withstood", outcome.queries)
-            assert predicted == outcome.predicted
-            assert confidence == (outcome.confidence and pytest.approx(outcome.confidence, abs=5e-4))
-            assert bool(pictures) == outcome.success
-            if pictures:
-                adversarial = result.draw(outcome)
-                assert np.abs(pixels(pictures[1]) - adversarial).max() <= 0.5 / 255 + 1e-6
-                stretched = 0.5 + (adversarial - original) / (2 * 0.05)
-                assert np.abs(pixels(pictures[0]) - stretched).max() <= 0.5 / 32 + 1 / 255
-    assert states == {"fooled", "withstood"}
+    results = list(small().results.values())
+    assert sorted(map(int, gallery["originals"])) == list(range(len(IMAGES)))
+    assert [(card["number"], card["attack"]) for card in gallery["cards"]] == [
+        (number, attack) for number in range(len(IMAGES)) for attack in range(len(results))
+    ]
+    for card in gallery["cards"]:
+        number, result = card["number"], results[card["attack"]]
+        original, outcome = IMAGES[number], result.outcomes[number]
+        assert np.abs(pixels(gallery["originals"][str(number)]) - original).max() < 1e-6  # they are 8-bit images
+        assert card["label"] == LABELS[number]
+        assert card["before"] == pytest.approx(result.clean.confidence[number], abs=5e-4)
+        assert (card["state"], card["queries"]) == ("fooled" if outcome.success else "robust", outcome.queries)
+        assert card["predicted"] == outcome.predicted
+        assert card["after"] == (outcome.confidence and pytest.approx(outcome.confidence, abs=5e-4))
+        assert ("adversarial" in card) == ("perturbation" in card) == outcome.success
+        if outcome.success:
+            adversarial = result.draw(outcome)
+            assert np.abs(pixels(card["adversarial"]) - adversarial).max() <= 0.5 / 255 + 1e-6
+            stretched = 0.5 + (adversarial - original) / (2 * 0.05)
+            assert np.abs(pixels(card["perturbation"]) - stretched).max() <= 0.5 / 32 + 1 / 255
+    assert {card["state"] for card in gallery["cards"]} == {"fooled", "robust"}
 
 
 def test_an_unfinished_image_says_so(tmp_path: Path) -> None:
     name, result = next(iter(small().results.items()))
     left = replace(result.outcomes[0], success=False, ended="interrupted", predicted=None, point=None)
     cut = Comparison({name: replace(result, outcomes=(left, *result.outcomes[1:]))})
-    first = data_of(written(tmp_path, {"run": cut}))["runs"][0]["gallery"]["images"][0]
-    assert first["attacks"][0][0] == "unfinished"
+    assert data_of(written(tmp_path, {"run": cut}))["runs"][0]["gallery"]["cards"][0]["state"] == "unfinished"
 
 
 def test_pictures_stop_where_the_file_would_grow_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "_PICTURES", 3000)
     runs = data_of(written(tmp_path, {"one": small(), "two": small()}))["runs"]
-    pictured = [bool(image["original"]) for run in runs for image in run["gallery"]["images"]]
+    pictured = [str(number) in run["gallery"]["originals"] for run in runs for number in range(len(IMAGES))]
     assert pictured == sorted(pictured, reverse=True)
     assert 0 < sum(pictured) < len(IMAGES)
-    endings = [ending for image in runs[1]["gallery"]["images"] for ending in image["attacks"]]
-    assert all(len(ending) == 4 for ending in endings)  # listed all the same
+    assert [len(run["gallery"]["cards"]) for run in runs] == [3 * len(IMAGES)] * 2  # listed all the same
+    assert not any("adversarial" in card for card in runs[1]["gallery"]["cards"])
 
 
 @pytest.mark.parametrize("shape", [(1, 9, 5), (2, 6, 6), (4, 6, 6)])
@@ -169,8 +168,8 @@ def test_pictures_of_any_channels_and_shape(shape: tuple[int, ...], tmp_path: Pa
     found = parsimon.compare(
         bright, images, bright(images).argmax(1), 0.4, ["random"], budget=9, scores="probabilities"
     )
-    image = data_of(written(tmp_path, {"run": found}))["runs"][0]["gallery"]["images"][0]
-    assert pixels(image["original"]).shape == (3 if shape[0] >= 3 else 1, *shape[1:])
+    gallery = data_of(written(tmp_path, {"run": found}))["runs"][0]["gallery"]
+    assert pixels(gallery["originals"]["0"]).shape == (3 if shape[0] >= 3 else 1, *shape[1:])
 
 
 def test_hostile_names_stay_within_the_data(tmp_path: Path) -> None:
@@ -191,7 +190,7 @@ def test_facts_are_told_as_lines_of_text(tmp_path: Path) -> None:
     assert environment == {"packages numpy": "2.0", "command": "parsimon compare 'two words'"}
     assert run["sentence"] == (
         "Each of 3 attacks tried to fool the model robust on 6 images that it classifies correctly (data: bundled), "
-        "with at most 40 queries an image, changing no pixel by more than 12.75/255."
+        "with at most 40 queries per image, changing no pixel by more than 12.75/255."
     )
 
 

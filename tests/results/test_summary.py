@@ -90,6 +90,21 @@ def test_more_confidence_needs_a_wider_interval() -> None:
     assert wider_low < low < high < wider_high
 
 
+@pytest.mark.parametrize(
+    ("successes", "trials", "confidence", "expected"),
+    [
+        (3, 10, 0.95, (0.10779126740630104, 0.6032218525388545)),
+        (0, 57, 0.99, (0.0, 0.10426506453873509)),
+        (676, 1000, 0.95, (0.6463678032852956, 0.7042851777277891)),
+        (4321, 10_000, 0.99, (0.4193893349275533, 0.4449007072262505)),
+    ],
+)
+def test_the_interval_is_that_of_version_0_3(
+    successes: int, trials: int, confidence: float, expected: tuple[float, float]
+) -> None:
+    assert wilson_interval(successes, trials, confidence) == pytest.approx(expected, rel=1e-13)
+
+
 def test_no_images_tell_nothing() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
 

@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import zip_longest
 
+import numpy as np
 import pytest
 
-from parsimon import Threat
+from parsimon import PGD, Comparison, Result, Square, Threat
+from parsimon.core.engine import Counters
+from parsimon.core.threat import Loss
 from parsimon.core.types import Ended, Outcome
-from parsimon.results.comparison_table import Entry, comparison_table, paired_table
+from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import newcombe_interval, paired
 from parsimon.results.table import Cell, Table
+from parsimon.results.tables import paired_table
 
-THREAT = Threat(8 / 255)
+Row = tuple[str, Result]
 
 
 def outcomes(*ends: int | None, ended: Ended = "budget", counts: tuple[int, int, int] = (0, 0, 0)) -> list[Outcome]:
-    """Successes after so many queries, or, for None, failures; `counts` are what is not charged, outside, and so on."""
+    """Successes after that many queries; None is a failure. `counts`: not charged, outside the ball, with gradient."""
     return [
         Outcome(index, end is not None, 100 if end is None else end, ended if end is None else "success", *counts)
         for index, end in enumerate(ends)
     ]
 
 
-def entry(name: str, *ends: int | None, white_box: bool = False, counts: tuple[int, int, int] = (0, 0, 0)) -> Entry:
-    return Entry(name, outcomes(*ends, counts=counts), 100, "cross-entropy", white_box)
+def row(
+    name: str,
+    *ends: int | None,
+    ended: Ended = "budget",
+    white_box: bool = False,
+    counts: tuple[int, int, int] = (0, 0, 0),
+    loss: Loss = "cross-entropy",
+    budget: int = 100,
+) -> Row:
+    """A row of a table: an attack on five images for each four that the model classifies correctly."""
+    made = tuple(outcomes(*ends, ended=ended, counts=counts))
+    given = np.zeros((5 * len(ends), 3, 1, 1), np.float32), np.zeros(5 * len(ends), np.intp)
+    correct = np.arange(5 * len(ends)) < 4 * len(ends)
+    clean = CleanPredictions(given[1], correct, 10, correct.astype(np.float64))
+    attack = PGD() if white_box else Square()
+    return name, Result(attack, Threat(8 / 255, loss=loss), budget, *given, clean, made, Counters())
 
 
-def table(*entries: Entry, relative_to: str | None = None) -> Table:
-    return comparison_table(THREAT, entries, relative_to, 0.8)
+def table(*rows: Row, relative_to: str | None = None) -> Table:
+    return Comparison(dict(rows), relative_to).table()
 
 
 THREE = (
-    entry("Quick", 10, 20, None, 40),
-    entry("Slow", 30, None, 50, 60),
-    entry("NES", 90, None, None, None, counts=(3, 2, 0)),
-    entry("PGD", 1, 2, 3, 4, white_box=True, counts=(0, 0, 5)),
+    row("Quick", 10, 20, None, 40),
+    row("Slow", 30, None, 50, 60),
+    row("NES", 90, None, None, None, counts=(3, 2, 0)),
+    row("PGD", 1, 2, 3, 4, white_box=True, counts=(0, 0, 5)),
 )
 
 
@@ -69,7 +88,7 @@ def test_a_terminal_shows_each_interval_below_its_number() -> None:
 
 
 def test_the_mean_over_a_references_successes_has_an_interval_over_them() -> None:
-    both = table(entry("A", 10, 40, 13, 1, 1, 1), entry("B", 1, 1, 1, None, None, None), relative_to="B")
+    both = table(row("A", 10, 40, 13, 1, 1, 1), row("B", 1, 1, 1, None, None, None), relative_to="B")
     assert cells(both.markdown())[1][4] == "21.0 (10.0 to 40.0)"
 
 
@@ -89,31 +108,31 @@ def test_without_a_reference_there_is_no_column_for_it() -> None:
 
 def test_notes_say_what_numbers_are_over_and_what_they_leave_out() -> None:
     notes = "\n".join(table(*THREE, relative_to="NES").notes)
-    assert "80.0% clean, 0.0% under all of these attacks together" in notes
-    assert "a failure counted at the budget of 100" in notes
-    assert "over the images that NES fooled too" in notes
+    assert "Clean accuracy: 80.0%. Robust accuracy: 0.0% under these attacks." in notes
+    assert "a failure counts as 100 queries" in notes
+    assert "mean queries on the images that NES fooled." in notes
     assert "Evaluations not charged: NES 12." in notes
     assert "Evaluations outside the ball: NES 8." in notes
     assert "Evaluations with gradient: PGD 20." in notes
     assert "Queries charged: Quick 170, Slow 240, NES 390, PGD 10." in notes
     assert "Loss: cross-entropy." in notes
-    assert "Intervals: 95 %; Wilson's for success, percentile bootstrap for queries." in notes
+    assert "Intervals: 95%; Wilson for success, percentile bootstrap for queries." in notes
 
 
 def test_losses_that_differ_are_named() -> None:
-    margin = THREE[0]._replace(name="Square", loss="margin")
+    margin = row("Square", 10, 20, None, 40, loss="margin")
     assert "Loss: cross-entropy (Slow); margin (Square)." in table(THREE[1], margin).notes
 
 
 def test_accuracy_under_attack_is_the_clean_one_less_what_any_attack_fooled() -> None:
-    assert "80.0% clean, 60.0% under this attack" in table(entry("A", 9, None, None, None)).notes[0]
-    union = table(entry("A", 9, None, None, None), entry("B", 9, 8, None, None))
-    assert "80.0% clean, 40.0% under all" in union.notes[0]
+    assert "Robust accuracy: 60.0% under this attack" in table(row("A", 9, None, None, None)).notes[0]
+    union = table(row("A", 9, None, None, None), row("B", 9, 8, None, None))
+    assert "Robust accuracy: 40.0% under these attacks" in union.notes[0]
 
 
 def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
-    whole = str(table(entry("A", 9, None)))
-    cut = str(table(Entry("A", outcomes(9, None, None, ended="interrupted"), 100, "margin")))
+    whole = str(table(row("A", 9, None)))
+    cut = str(table(row("A", 9, None, None, ended="interrupted")))
     assert "50.0%" in whole
     assert ">=" not in whole
     assert "Unfinished" not in whole
@@ -123,19 +142,17 @@ def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
 
 
 def test_attacks_that_cannot_be_paired_yet_say_so() -> None:
-    unfinished = Entry("B", outcomes(9, None, ended="interrupted"), 100, "margin")
-    left_out = "Paired comparison: left out until every image is finished."
-    assert left_out in table(entry("A", 9, None), unfinished).notes
-    assert left_out not in table(entry("A", 9, None), entry("B", 9, 9)).notes
-    assert left_out not in table(entry("A", 9, None, white_box=True), unfinished).notes
+    unfinished = row("B", 9, None, ended="interrupted")
+    left_out = "Paired comparison: omitted until every image is finished."
+    assert left_out in table(row("A", 9, None), unfinished).notes
+    assert left_out not in table(row("A", 9, None), row("B", 9, 9)).notes
+    assert left_out not in table(row("A", 9, None, white_box=True), unfinished).notes
 
 
 def test_a_table_of_large_numbers_fits_80_columns_and_hides_no_digit() -> None:
-    ends = [123_456] * 999
-    large = [
-        Entry(name, [*outcomes(*ends), Outcome(999, False, 1_000_000, "budget")], 1_000_000, "margin")
-        for name in ("Parsimonious", "RandomCorners")
-    ]
+    large = [row(name, *[123_456] * 999, budget=1_000_000) for name in ("Parsimonious", "RandomCorners")]
+    failure = Outcome(999, False, 1_000_000, "budget")
+    large = [(name, replace(result, outcomes=(*result.outcomes, failure))) for name, result in large]
     text = str(table(*large, relative_to="Parsimonious"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
@@ -149,14 +166,14 @@ def test_a_table_of_large_numbers_fits_80_columns_and_hides_no_digit() -> None:
 @pytest.mark.parametrize("budget", [100, 9_999, 99_999])
 def test_names_of_attacks_are_not_folded_where_numbers_leave_room(budget: int) -> None:
     names = ["Parsimonious", "SignHunter", "RandomCorners"]
-    several = [Entry(name, outcomes(budget - 1, budget, budget - 5, None), budget, "margin") for name in names]
+    several = [row(name, budget - 1, budget, budget - 5, None, budget=budget) for name in names]
     lines = str(table(*several, relative_to=names[0])).splitlines()
     assert max(map(len, lines)) <= 80
     assert all(any(line.startswith(f"{name} ") for line in lines) for name in names)
 
 
 def test_a_long_name_is_folded_not_cut() -> None:
-    text = str(table(entry("NES:imagenet-0.05,samples=50,strict=true", 1, 1, 1, 1), THREE[0], relative_to="Quick"))
+    text = str(table(row("NES:imagenet-0.05,samples=50,strict=true", 1, 1, 1, 1), THREE[0], relative_to="Quick"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
 
@@ -173,7 +190,7 @@ def test_markdown_rows_are_aligned() -> None:
 
 
 def test_latex_is_a_tabular_of_booktabs() -> None:
-    text = table(*THREE, entry("NES_2 & 5%", 7, 7, 7, 7), relative_to="NES").latex()
+    text = table(*THREE, row("NES_2 & 5%", 7, 7, 7, 7), relative_to="NES").latex()
     lines = [line for line in text.splitlines() if not line.startswith("%")]
     assert lines[0] == r"\begin{tabular}{lrrrrr}"
     assert (lines[1], lines[-2], lines[-1]) == (r"\toprule", r"\bottomrule", r"\end{tabular}")
@@ -191,17 +208,17 @@ def test_latex_is_a_tabular_of_booktabs() -> None:
 
 @pytest.mark.parametrize("targeted", [False, True])
 def test_the_title_says_the_threat(targeted: bool) -> None:
-    made = comparison_table(Threat(0.05, targeted), [THREE[0]], None, 1.0)
+    made = replace(THREE[0][1], threat=Threat(0.05, targeted)).table()
     goal = "targeted" if targeted else "untargeted"
-    assert made.title == f"eps 12.75/255, {goal}, 4 images, at most 100 queries an image"
+    assert made.title == f"eps 12.75/255, {goal}, 4 images, at most 100 queries per image"
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------
 
 
-def against(*others: Entry, subject: Entry = THREE[0]) -> Table:
-    pairs = {other.name: paired(subject.outcomes, other.outcomes, 100) for other in others}
-    return paired_table(subject.name, pairs)
+def against(*others: Row, subject: Row = THREE[0]) -> Table:
+    pairs = {name: paired(subject[1].outcomes, other.outcomes, 100) for name, other in others}
+    return paired_table(subject[0], pairs)
 
 
 def test_every_number_of_a_pair_is_where_its_header_says() -> None:
@@ -222,14 +239,14 @@ def test_every_number_of_a_pair_is_where_its_header_says() -> None:
 
 
 def test_what_cannot_be_said_of_a_pair_is_a_dash() -> None:
-    nothing = cells(against(entry("B", None, None, 9, None)).markdown())[1]
+    nothing = cells(against(row("B", None, None, 9, None)).markdown())[1]
     assert nothing[1:4] == ["0", "3", "1"]
     assert nothing[6:] == ["-", "-"]
 
 
 def test_a_pair_in_a_terminal_fits_80_columns() -> None:
-    many = [entry(name, *[90] * 200, *[None] * 800) for name in ("RandomCorners", "SignHunter")]
-    subject = entry("Parsimonious", *[3] * 999, None)
+    many = [row(name, *[90] * 200, *[None] * 800) for name in ("RandomCorners", "SignHunter")]
+    subject = row("Parsimonious", *[3] * 999, None)
     text = str(against(*many, subject=subject))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
@@ -240,14 +257,14 @@ def test_a_pair_in_a_terminal_fits_80_columns() -> None:
 
 
 def test_signs_of_a_pair_are_mathematical_in_latex() -> None:
-    text = against(entry("B", 1, 1, 1, None)).latex()
+    text = against(row("B", 1, 1, 1, None)).latex()
     lines = [line for line in text.splitlines() if line.endswith(r"\\")]
     low, high = newcombe_interval(2, 1, 1, 0)
     assert len(lines) == 3
     assert "$+$0.0" in lines[1]
     assert rf"{{\scriptsize $-${-100 * low:.1f} to $+${100 * high:.1f}}}" in lines[2]
-    assert "$<$0.001" in against(entry("B", *[None] * 40), subject=entry("A", *[1] * 40)).latex()
-    assert r"$\geq$ 33.3\%" in table(Entry("A", outcomes(9, None, None, ended="interrupted"), 100, "margin")).latex()
+    assert "$<$0.001" in against(row("B", *[None] * 40), subject=row("A", *[1] * 40)).latex()
+    assert r"$\geq$ 33.3\%" in table(row("A", 9, None, None, ended="interrupted")).latex()
 
 
 # --- names that may be anything -----------------------------------------------------------------------------------
@@ -270,7 +287,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_takes_one_printable_line_in_every_format(name: str) -> None:
-    usual, odd = (table(entry(each, 9, 8), entry("NES", 7, None), relative_to=each) for each in ("usual", name))
+    usual, odd = (table(row(each, 9, 8), row("NES", 7, None), relative_to=each) for each in ("usual", name))
     for form in ("markdown", "latex"):
         assert getattr(odd, form)().count("\n") == getattr(usual, form)().count("\n")
     for text in (odd.markdown(), odd.latex(), str(odd)):

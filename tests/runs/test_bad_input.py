@@ -13,7 +13,7 @@ import pytest
 
 import parsimon
 from parsimon import NES, PGD, Bandits, InputError, Parsimonious, RandomCorners, SimBA, Square, Thrift
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.parsing import parse_number
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
@@ -164,7 +164,7 @@ ATTACKS: dict[type[parsimon.Attack], dict[str, tuple[object, ...]]] = {
     PGD: {"steps": WHOLE, "step": POSITIVE, "random_start": FLAG, "restarts": WHOLE},
     RandomCorners: {"block": BLOCK},
     SimBA: {"basis": WORD, "step": POSITIVE, "frequencies": (*POSITIVE, 1.1)},
-    Square: {"share": (*POSITIVE, 1.1)},
+    Square: {"p_init": (*POSITIVE, 1.1)},
     Thrift: dict.fromkeys(("contrast", "texture", "deduce", "rank"), FLAG),
 }
 
@@ -193,13 +193,13 @@ def test_a_setting_of_an_attack_is_checked_for_type_and_range(
         ("nes,samples=1000000000000000000000000000000", "samples"),
         ("nes,samples=" + "9" * 5000, "samples"),
         ("nes,samples=0", "samples"),
-        ("square,share=nan", "share"),
-        ("square,share=inf", "share"),
-        ("square,share=1e99999999", "share"),
-        ("square,share=1e-99999999", "share"),
-        ("square,share=1E+9_9_9_9_9_9_9_9", "share"),
-        ("square,share=1/0", "share"),
-        ("square,share=" + "9" * 100_000, "share"),
+        ("square,p_init=nan", "p_init"),
+        ("square,p_init=inf", "p_init"),
+        ("square,p_init=1e99999999", "p_init"),
+        ("square,p_init=1e-99999999", "p_init"),
+        ("square,p_init=1E+9_9_9_9_9_9_9_9", "p_init"),
+        ("square,p_init=1/0", "p_init"),
+        ("square,p_init=" + "9" * 100_000, "p_init"),
         ("parsimonious,block=1180591620717411303424", "block"),
         ("parsimonious,noise=0x0", "noise"),
         ("parsimonious,noise=8x-8", "noise"),
@@ -213,7 +213,7 @@ def test_a_setting_of_an_attack_is_checked_for_type_and_range(
     ids=label,
 )
 def test_an_attack_typed_with_absurd_settings_is_refused(text: str, word: str) -> None:
-    assert word in sentence_of(lambda: open_attack(text))
+    assert word in sentence_of(lambda: parse_attack(text))
 
 
 # --- numbers and names as they are typed -----------------------------------------------------------------------------

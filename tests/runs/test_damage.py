@@ -281,6 +281,7 @@ def test_a_run_whose_data_have_changed_is_neither_read_nor_resumed(
     copies: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(copies)
+    monkeypatch.syspath_prepend(copies)
     shutil.copy(OLD / "data.npz", copies)
     assert runs.load(copies / "finished").unfinished == 0
     with np.load(OLD / "data.npz") as arrays:

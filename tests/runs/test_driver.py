@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsimon import Threat
-from parsimon.attacks.named import open_attack
+from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Counters, Step
 from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Search
 from parsimon.errors import ModelError, WorkerError
@@ -82,7 +82,7 @@ class Room:
 
 
 def plan(attack: str = "parsimonious", in_flight: int = 6) -> EngineConfig:
-    return EngineConfig(open_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
+    return EngineConfig(parse_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
 
 
 @cache

@@ -29,6 +29,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     place = tmp_path / "old"
     shutil.copytree(OLD, place)
     monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
     return place / str(request.param)
 
 

@@ -76,6 +76,7 @@ def test_a_run_is_read_from_a_medium_that_cannot_be_written(
     made: Path, unwritable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(made)
+    monkeypatch.syspath_prepend(made)
     source = unwritable.parent / "source"
     for folder in (OLD / "finished", made / "finished"):
         shutil.copy(folder / "run.sqlite", source)

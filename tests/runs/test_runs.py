@@ -128,7 +128,7 @@ def test_what_an_unfinished_run_was_charged_is_told_by_whoever_reads_it(here: Pa
     cut = run(40)
     assert cut.unfinished == 12
     assert cut.results["Bandits"].summary.interval is None
-    assert re.search(r"clean, at most [\d.]+% under this attack so far\.", str(cut))
+    assert re.search(r"Robust accuracy so far: at most [\d.]+%\.", str(cut))
     assert all(queries > 0 and uncharged > 0 for _, queries, uncharged in charged(cut))
     assert charged(runs.load(here / "out")) == charged(cut)
     again = run(1, in_flight=2)

@@ -358,7 +358,7 @@ def test_stochastic_greedy_takes_a_probability(miss: float) -> None:
     search = stochastic_greedy(
         start_at(function), all_of(function), inserting=True, rng=np.random.default_rng(0), miss=miss
     )
-    with pytest.raises(ValueError, match="miss is a probability above 0 and below 1"):
+    with pytest.raises(ValueError, match="miss must be a probability above 0 and below 1"):
         next(search)
 
 

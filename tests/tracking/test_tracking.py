@@ -34,6 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "data.npz", images=images, labels=labels)
     (tmp_path / "mine.py").write_text(USERS_MODULE)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
@@ -86,7 +87,7 @@ def test_a_tool_that_fails_is_warned_of_once_and_harms_nothing(place: Path) -> N
     finally:
         sys.path.remove(str(place))
     (once,) = warned
-    assert str(once.message) == "broken is not told of this run any more: RuntimeError: no progress today"
+    assert str(once.message) == "broken no longer tracks this run: RuntimeError: no progress today"
     assert broken.asked == 1
     assert str(found) == str(undisturbed)
     for name, result in found.results.items():

@@ -120,6 +120,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
     browser: Any, stage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(stage)
+    monkeypatch.syspath_prepend(stage)
     allow(stage, 0)
     options = ["--model", "gated:build", "--data", "data.npz", "--eps", "0.05", "--budget", "200", "--batch-size", "4"]
     command = [sys.executable, "-m", "parsimon"]
@@ -217,7 +218,7 @@ def test_a_picture_that_is_dropped_in_is_attacked_step_by_step(browser: Any, add
     page.locator(".play").click()  # pause
     page.locator(".player input").fill("0")
     assert told(visitor)[0] == 1
-    assert "the set as it is" in told(visitor)[1]
+    assert "the set without a change" in told(visitor)[1]
     pixels = "document.querySelector('.corner').toDataURL()"
     before = page.evaluate(pixels)
     page.locator(".forward").click()

@@ -58,7 +58,7 @@ def bases(steps: list[dict[str, Any]]) -> list[NDArray[np.bool_]]:
 
 
 @pytest.mark.parametrize(("number", "network", "budget"), ATTACKS)
-def test_it_is_the_same_attack_as_any_other(number: int, network: str, budget: int) -> None:
+def test_it_is_the_same_attack_as_in_any_run(number: int, network: str, budget: int) -> None:
     first, *steps, last = told(number, network, budget)
     image = zoo.images()[0][number][None]
     label = np.array([first["label"]])
@@ -76,7 +76,7 @@ def test_it_is_the_same_attack_as_any_other(number: int, network: str, budget: i
         )
 
 
-def test_some_are_fooled_and_some_withstand() -> None:
+def test_some_are_fooled_and_some_are_not() -> None:
     endings = {told(*which)[-1]["ended"] for which in ATTACKS}
     assert endings == {"success", "budget"}
 
@@ -114,11 +114,11 @@ def test_the_block_that_is_kept_is_what_the_next_base_differs_by() -> None:
     assert levels >= 1
 
 
-def test_the_scene_is_the_picture_and_the_ends_of_the_ball() -> None:
+def test_the_first_step_holds_the_picture_and_the_ends_of_the_ball() -> None:
     first, *_ = told(3, "robust", 500)
     image = zoo.images()[0][3].transpose(1, 2, 0)
     for name, expected in (("original", image), ("low", image - EPS), ("high", image + EPS)):
-        pixels = np.frombuffer(b64decode(first["context"][name]), np.uint8).reshape(32, 32, 3)
+        pixels = np.frombuffer(b64decode(first["pictures"][name]), np.uint8).reshape(32, 32, 3)
         assert np.abs(pixels - expected.clip(0, 1) * 255).max() <= 0.5 + 1e-4
     model = session("robust")
     scores = model.run(None, {model.get_inputs()[0].name: zoo.images()[0][3:4]})[0]

@@ -118,7 +118,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 
 def test_a_bundled_network_need_not_be_installed() -> None:
-    assert "robust comes with parsimon" in said("install", "robust")
+    assert "robust is bundled with parsimon" in said("install", "robust")
 
 
 def test_a_run_of_what_is_missing_says_how_to_install_it(tmp_path: Path) -> None:

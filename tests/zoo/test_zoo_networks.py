@@ -232,7 +232,7 @@ def test_run_installs_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     command += ["--batch-size", "4", "--out", "results"]  # and pictures are cropped as the card says
     ran = CliRunner().invoke(commands.command, [*command, "--download"], catch_exceptions=False)
     assert ran.exit_code == 0
-    assert "Accuracy: 8" in ran.output
+    assert "Clean accuracy: 8" in ran.output
     assert_the_card_is_true("efficientnet-lite0")
 
 

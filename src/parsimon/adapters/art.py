@@ -27,7 +27,7 @@ _estimator = require("art.estimators.estimator", "art")
 _classifier = require("art.estimators.classification.classifier", "art")
 _utils = require("art.utils", "art")
 
-_THEIRS = {"max_iter": "budget", "p_init": "share"}
+_THEIRS = {"max_iter": "budget"}
 
 
 class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # its library is not typed here

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from parsimon import api
 from parsimon.attacks import ATTACKS
-from parsimon.core.types import Attack, Model
+from parsimon.core.model import Model
+from parsimon.core.types import Attack
 from parsimon.errors import InputError, NothingToAttackError
 from parsimon.models.frame import Frame
 from parsimon.results.result import Result

@@ -24,7 +24,7 @@ from parsimon.results.result import Result
 
 _torchattacks = require("torchattacks", "torchattacks")
 
-_THEIRS = {"n_queries": "budget", "p_init": "share"}
+_THEIRS = {"n_queries": "budget"}
 _ROUNDING = 1e-5  # by which images may leave [0, 1] when their normalisation is undone
 
 

@@ -1,4 +1,7 @@
-"""One file an attack. Adding one is its file and a line here."""
+"""One file per attack, and what two of them share (`mutable_corner`); `registry` parses their names.
+
+A new attack needs its file and a line in `ATTACKS`. Imports core and setsearch.
+"""
 
 from parsimon.attacks.bandits import Bandits
 from parsimon.attacks.nes import NES
@@ -11,7 +14,6 @@ from parsimon.attacks.square import Square
 from parsimon.attacks.thrift import Thrift
 from parsimon.core.types import Attack
 
-# By the names that people type.
 ATTACKS: dict[str, type[Attack]] = {
     "parsimonious": Parsimonious,
     "thrift": Thrift,

@@ -1,8 +1,8 @@
 """Bandits: Ilyas, Engstrom and Madry, *Prior Convictions: Black-Box Adversarial Attacks with Bandits and Priors*, 2019.
 
-Gradients change little from step to step (the time prior) and from pixel to pixel (the data prior). So a direction is
-kept over the steps, on tiles instead of pixels, and improved by online convex optimisation with two queries a step
-(their Algorithm 2); the image follows its sign (Algorithm 3).
+Gradients change little from step to step (the time prior) and from pixel to pixel (the data prior). So the attack keeps
+one direction over all steps, on tiles instead of pixels. Online convex optimisation improves it by two queries per step
+(Algorithm 2), and the image follows its sign (Algorithm 3).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Prior = NDArray[np.float32]  # (channels, tiles)
 
 @dataclass(frozen=True)
 class Bandits(Attack):
-    """Bandits with time and data priors, for the L-infinity ball. Defaults: the paper's for CIFAR-10.
+    """Bandits with time and data priors, for the L-infinity ball. The defaults are those for CIFAR-10.
 
-    As published, the check of each new image is free, and the probes, which may leave the ball, are not tested for
-    success. The result counts the former as `uncharged` and the latter as `outside`.
+    As published, the success check of each new image is free (the result counts it as `uncharged`). The probes may
+    leave the ball (counted as `outside`) and are not tested for success.
 
     Attributes:
         online_step: Learning rate of the online convex optimisation.
-        step: Length of the image's step at each pixel.
-        exploration: Expected length of the noise that is added to the prior and taken from it.
-        probe: Distance from the image at which the loss is asked.
-        tile: Rows and columns of the prior, which is stretched to the image by nearest neighbour.
+        step: Step size of the image per pixel.
+        exploration: Expected length of the noise that is added to the prior and subtracted from it.
+        probe: Distance of the probes from the image.
+        tile: Rows and columns of the prior, which is upsampled to the image by nearest neighbour.
         strict: Charge every evaluation.
     """
 
@@ -63,8 +63,8 @@ class Bandits(Attack):
         rows, columns = min(self.tile, height), min(self.tile, width)
         tile_of_pixel = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
         image = context.image
-        # Exponentiated gradient steps of a prior in (-1, 1) are plain steps of its inverse hyperbolic tangent. Taken
-        # so, they do not overflow, and a prior that has been rounded to 1 can still turn back.
+        # An exponentiated gradient step of a prior in (-1, 1) is a plain step of its inverse hyperbolic tangent. That
+        # form does not overflow, and a prior that is rounded to 1 can still turn back.
         dual = np.zeros((channels, rows * columns), np.float32)
         while True:
             gradient = yield from self._estimate(image, np.tanh(dual), tile_of_pixel, rng)
@@ -76,7 +76,7 @@ class Bandits(Attack):
     def _estimate(
         self, image: Image, prior: Prior, tile_of_pixel: NDArray[np.intp], rng: np.random.Generator
     ) -> Generator[Ask, Reply, Prior]:
-        """The gradient, with respect to the prior, of the loss in the prior's direction (Algorithm 2)."""
+        """Return an estimate of the gradient, with respect to the prior, of the loss along the prior (Algorithm 2)."""
         noise = rng.standard_normal(prior.shape, np.float32)
         noise *= np.float32(self.exploration / math.sqrt(noise.size))
         tiles = np.empty((2, *prior.shape), np.float32)

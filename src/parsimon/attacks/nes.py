@@ -1,9 +1,9 @@
 """NES: Ilyas, Engstrom, Athalye and Lin, *Black-box Adversarial Attacks with Limited Queries and Information* (2018).
 
-Estimate the gradient from the losses at random points around the image, as natural evolution strategies do; step by
-its sign; project into the ball. The paper that parsimon grows out of runs two implementations of it, which differ in
-settings alone: its first authors', with momentum and an annealed step, and that of Bandits' authors, without either,
-whose probe is given by its expected length.
+Estimate the gradient from the losses at random points around the image (Algorithm 1), step by its sign, and project
+into the ball. Moon, An and Song (2019) run two implementations, which differ only in settings. The first is by the
+authors of NES, with momentum and an annealed step. The second is by the authors of Bandits, without either; there the
+noise is given by its expected length.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ import numpy as np
 from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Reply, Search
 from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
 
+# Both as in the authors' code.
 _PLATEAU = 5  # estimates over which the loss must not fall
-_LEAST_STEP = 5e-5
+_LEAST_STEP = 5e-5  # below which annealing does not go
 
 
 @dataclass(frozen=True)
 class NES(Attack):
-    """Natural evolution strategies with antithetic samples. Defaults: the paper's for CIFAR-10.
+    """NES with antithetic samples. The defaults are those of Moon, An and Song for CIFAR-10.
 
     Attributes:
-        samples: Probes for each estimate of the gradient, in pairs on opposite sides of the image.
-        sigma: Standard deviation of the noise at each pixel; with `by_length`, the expected length of the noise.
-        by_length: Divide sigma by the square root of the number of pixels, as Bandits' authors do.
-        step: Length of a step at each pixel.
-        momentum: Share of the former direction in the next one.
+        samples: Probes per gradient estimate, in pairs on opposite sides of the image.
+        sigma: Standard deviation of the noise per pixel; with `by_length`, the expected length of the noise.
+        by_length: Divide sigma by the square root of the number of pixels, as the authors of Bandits do.
+        step: Step size per pixel.
+        momentum: Weight of the previous direction in the next one.
         anneal: Halve the step when the mean loss of the probes has fallen over the last five estimates.
-        strict: Charge the check of each new image too. As published, only probes are charged.
+        strict: Also charge the success check of each new image. As published, only probes are charged.
     """
 
     samples: int = 100
@@ -56,8 +57,8 @@ class NES(Attack):
         check_whole("samples", self.samples, 2, MOST)
         if self.samples % 2:
             raise InputError(f"samples come in pairs, so their number must be even; got {self.samples}")
-        check_number("sigma", self.sigma)
-        check_number("step", self.step)
+        for name in ("sigma", "step"):
+            check_number(name, getattr(self, name))
         check_number("momentum", self.momentum, 0, 0.999999)
         for name in ("by_length", "anneal", "strict"):
             check_flag(name, getattr(self, name))
@@ -77,9 +78,9 @@ class NES(Attack):
             yield Ask(Images(image[None]), charged=self.strict)
 
     def _estimate(self, image: Image, rng: np.random.Generator) -> Generator[Ask, Reply, tuple[Image, float]]:
-        """The gradient up to a factor that its sign does not feel, and the mean loss of the probes.
+        """Return the gradient, up to a positive factor, and the mean loss of the probes (Algorithm 1).
 
-        A pair at a time: all probes of an estimate at once would be a hundred images for each image in flight.
+        It asks for one pair at a time: a whole estimate would hold a hundred probes in memory per attacked image.
         """
         sigma = np.float32(self.sigma / math.sqrt(image.size) if self.by_length else self.sigma)
         gradient, total = np.zeros_like(image), 0.0

@@ -1,7 +1,7 @@
-"""Moon, An, Song: Parsimonious Black-Box Adversarial Attacks via Efficient Combinatorial Optimization (ICML 2019).
+"""Moon, An, Song: *Parsimonious Black-Box Adversarial Attacks via Efficient Combinatorial Optimization* (ICML 2019).
 
-Only the corners of the ball are searched: +eps on a set of blocks, -eps elsewhere. The set is found by lazy greedy
-local search, level by level over a hierarchy of ever smaller blocks (Algorithms 1 to 5).
+Every query is a corner of the ball: +eps on a set of blocks, -eps elsewhere. Lazy greedy local search finds the set
+(Algorithms 1 to 3), level by level over a hierarchy of smaller and smaller blocks (Algorithms 4 and 5).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Greedy = Literal["lazy", "naive", "stochastic"]
 
 @dataclass(frozen=True)
 class Parsimonious(Attack):
-    """The paper's attack; its one hyperparameter is the size of the first blocks.
+    """The attack of the paper; its one hyperparameter is the size of the first blocks.
 
     Attributes:
-        behaviour: `paper`: Algorithms 1 to 5. `published`: query for query what the authors' code does; it forces each
-            phase's first flip, asks again for what it knows, tests only adopted flips for success, never looks at the
-            complement, never converges, and orders blocks by `RandomState(image number)`. It also rounds the ball's
-            bounds to the nearest float, so that a pixel may differ from the original by up to 6e-8 more than eps.
+        behaviour: `paper`: Algorithms 1 to 5. `published`: query for query like the authors' code. That code forces the
+            first flip of each phase, repeats known queries, tests only adopted flips for success, never tries the
+            complement, never converges, and orders blocks by `RandomState(image number)`. It also rounds the bounds of
+            the ball to the nearest float, so that a pixel may exceed eps by up to 6e-8.
         block: Side of the first blocks, in pixels of the noise image; None: about an eighth of its side.
-        noise: Rows and columns of the noise image that is stretched to the image; None: the image's own, or the next
-            smaller power of two where the blocks do not fit.
-        mini_batch: Blocks that are inserted and deleted together (section 4).
-        max_iterations: Rounds of insertion and deletion for each mini-batch (MAXITER).
+        noise: Rows and columns of the noise image, which is upsampled to the image; None: those of the image, or the
+            next smaller power of two if the blocks do not fit.
+        mini_batch: Number of blocks that are inserted and deleted together (section 4).
+        max_iterations: Rounds of insertion and deletion per mini-batch (MAXITER).
         greedy: How a phase picks blocks: `lazy` (Algorithms 1 and 2), `naive`, `stochastic` (section 3.4).
-        delete_zero: For `published`: deletion adopts a flip that changes nothing, as the authors' code does for
-            CIFAR-10; for ImageNet it does not.
+        delete_zero: For `published`: let deletion adopt a flip without effect, as the authors' code does for CIFAR-10,
+            but not for ImageNet.
     """
 
     behaviour: Behaviour = "paper"
@@ -54,7 +54,7 @@ class Parsimonious(Attack):
 
     presets: ClassVar = {
         "cifar10": {"block": 4},
-        "imagenet": {"block": 32},  # the noise is then of 256 x 256 for the paper's 299 x 299, and fits others
+        "imagenet": {"block": 32},  # for 299 x 299 as in the paper, this gives a noise image of 256 x 256
         "published-cifar10": {"behaviour": "published", "block": 4},
         "published-imagenet": {"behaviour": "published", "block": 32, "noise": (256, 256), "delete_zero": False},
     }
@@ -62,11 +62,11 @@ class Parsimonious(Attack):
     def __post_init__(self) -> None:
         check_choice("behaviour", self.behaviour, get_args(Behaviour))
         check_choice("greedy", self.greedy, get_args(Greedy))
-        check_whole("mini_batch", self.mini_batch, 1, MOST)
-        check_whole("max_iterations", self.max_iterations, 1, MOST)
+        for name in ("mini_batch", "max_iterations"):
+            check_whole(name, getattr(self, name), 1, MOST)
         check_flag("delete_zero", self.delete_zero)
         if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
-            raise InputError("the published code knows only greedy='lazy' and max_iterations=1")
+            raise InputError("behaviour='published' needs greedy='lazy' and max_iterations=1")
         if self.block is not None and not (
             type(self.block) is int and 1 <= self.block <= MOST and self.block.bit_count() == 1
         ):
@@ -89,19 +89,19 @@ class Parsimonious(Attack):
         return self._paper(grid, rng)
 
     def _paper(self, grid: Grid, rng: np.random.Generator) -> Search:
-        """Algorithm 5."""
-        known: dict[int, float] = {}  # over all levels: a corner found again on a finer grid is still the same corner
-        members = nothing(grid)
+        """Search level by level, from the coarsest grid to single pixels (Algorithm 5)."""
+        known: dict[int, float] = {}  # shared by all levels: on a finer grid, a corner is still the same corner
+        members = empty_set(grid)
         while True:
             level = setsearch.remembering(self._level(grid, members, rng), known, grid.words)
-            members, _ = yield from asking(grid, level)
+            members, _ = yield from ask_corners(grid, level)
             if grid.block == 1:
                 return
             members = grid.split(members)
             grid = grid.halved()
 
     def _level(self, grid: Grid, members: Mask, rng: np.random.Generator) -> SetSearch:
-        """Local search on one grid; on the last until F converges: until a whole search has not raised it."""
+        """Run local search on one grid (Algorithm 3); on the last one, until it no longer raises the value."""
         phases: dict[Greedy, Phase] = {
             "lazy": setsearch.lazy_greedy,
             "naive": setsearch.greedy,
@@ -118,6 +118,7 @@ class Parsimonious(Attack):
                 return found
 
     def _published(self, grid: Grid, rng: np.random.RandomState) -> Search:
+        """Search as the authors' code does."""
         insertion = LazyRule(force_first=True, adopt_zero=True, ask_again=True)
         deletion = LazyRule(force_first=True, adopt_zero=self.delete_zero, ask_again=True)
 
@@ -126,23 +127,23 @@ class Parsimonious(Attack):
             found = yield from setsearch.lazy_greedy(found, batch, inserting=True, rule=insertion)
             return (yield from setsearch.lazy_greedy(found, batch, inserting=False, rule=deletion))
 
-        members = nothing(grid)
+        members = empty_set(grid)
         while True:
             for batch in setsearch.mini_batches(rng.permutation(grid.count), self.mini_batch):
                 search = mini_batch_search(members, batch)
-                members, _ = yield from asking(grid, search, adopted_only=True)
+                members, _ = yield from ask_corners(grid, search, adopted_only=True)
             if grid.block > 1:
                 members = grid.split(members)
                 grid = grid.halved()
 
 
-def nothing(grid: Grid) -> Mask:
-    """The empty set of blocks: -eps everywhere."""
+def empty_set(grid: Grid) -> Mask:
+    """Return the empty set of blocks: -eps everywhere."""
     return np.zeros(grid.count, np.bool_)
 
 
-def asking(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Generator[Ask, Reply, Found]:
-    """Ask for a set of blocks as the corner that it stands for; perhaps only an adopted one may end the attack."""
+def ask_corners(grid: Grid, search: SetSearch, *, adopted_only: bool = False) -> Generator[Ask, Reply, Found]:
+    """Run a set search whose sets are corners of the ball; with `adopted_only`, only adopted sets end the attack."""
     try:
         family = next(search)
         while True:

@@ -1,7 +1,7 @@
 """PGD: Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks* (2018).
 
-The white-box attack that black-box ones are held against: it is told the gradient, steps by its sign, and projects
-into the ball. Each evaluation, with its gradient or without, is a charged query.
+The white-box baseline for black-box attacks: step by the sign of the gradient and project into the ball (section 2.1).
+Each evaluation is a charged query, with its gradient or without.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from parsimon.errors import MOST, InputError, check_flag, check_number, check_wh
 
 @dataclass(frozen=True)
 class PGD(Attack):
-    """Projected gradient ascent by signs. Defaults: the paper's for CIFAR-10.
+    """Projected gradient ascent by signs. The defaults are those of the paper for CIFAR-10.
 
-    Every point on the way is tested for success, and so is the last, which makes `steps + 1` queries for each start.
+    Every point is tested for success, including the last one, so each start takes up to `steps + 1` queries.
 
     Attributes:
         steps: Gradient steps from each start.
-        step: Length of a step at each pixel.
-        random_start: Start from a random point of the ball, not from the image.
-        restarts: How many starts, at most; without random ones the second would be the first again.
+        step: Step size per pixel.
+        random_start: Start from a random point of the ball instead of the image.
+        restarts: Maximal number of starts; more than one needs `random_start`.
     """
 
     steps: int = 20
@@ -33,7 +33,7 @@ class PGD(Attack):
     random_start: bool = True
     restarts: int = 1
 
-    white_box: ClassVar = True
+    needs: ClassVar = "gradient"
     presets: ClassVar = {
         "cifar10": {},
         "imagenet": {"steps": 20, "step": 0.01},
@@ -46,7 +46,7 @@ class PGD(Attack):
         check_flag("random_start", self.random_start)
         check_whole("restarts", self.restarts, 1, MOST)
         if self.restarts > 1 and not self.random_start:
-            raise InputError("restarts need random_start: without it each would repeat the first")
+            raise InputError("restarts need random_start: without it, each start repeats the first")
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         low, high = context.bounds
@@ -56,6 +56,6 @@ class PGD(Attack):
                 image = context.project(low + (high - low) * rng.random(context.shape, np.float32))
             for _ in range(self.steps):
                 reply = yield Ask(Images(image[None]), gradient=True)
-                assert reply.gradient is not None, "a white-box attack is told what it asks for"
+                assert reply.gradient is not None, "a white-box attack receives the gradients that it asks for"
                 image = context.project(image + np.float32(self.step) * np.sign(reply.gradient[0]))
             yield Ask(Images(image[None]))

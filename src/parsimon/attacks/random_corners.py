@@ -1,4 +1,4 @@
-"""Random corners of the ball, one after another: the floor that every attack must beat."""
+"""Random corners of the ball: the baseline that every attack must beat."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from parsimon.errors import MOST, check_whole
 
 @dataclass(frozen=True)
 class RandomCorners(Attack):
-    """Each query is a corner drawn anew, constant on blocks.
+    """Each query is a new random corner, constant on blocks.
 
     Attributes:
-        block: Side of the blocks; None: as the first ones of `Parsimonious`.
+        block: Side of the blocks; None: that of the first blocks of `Parsimonious`.
     """
 
     block: int | None = None

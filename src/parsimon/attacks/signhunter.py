@@ -1,7 +1,8 @@
 """SignHunter: Al-Dujaili and O'Reilly, *Sign Bits Are All You Need for Black-Box Attacks* (ICLR 2020).
 
-Find the signs of the gradient by divide and conquer: flip all of them, then each half, then each quarter, down to
-single pixels, and keep a flip that does not lower the loss (their Algorithm 1).
+Find the signs of the gradient by divide and conquer: flip all signs, then each half, each quarter, down to single
+pixels, and keep a flip that does not lower the loss (Algorithm 1). After the single pixels, start again from the best
+image.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
 
 @dataclass(frozen=True)
 class SignHunter(Attack):
-    """SignHunter with steps of eps. It has no settings and draws nothing at random."""
+    """SignHunter with steps of eps. It has no settings and is deterministic."""
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         origin, eps = context.image, np.float32(context.threat.eps)
@@ -26,7 +27,7 @@ class SignHunter(Attack):
             best = context.project(origin + eps * signs.reshape(context.shape))
             if highest == -math.inf:
                 highest = (yield Ask(Images(best[None]))).loss[0]
-            for part in _parts(origin.size):
+            for part in _halvings(origin.size):
                 signs[part] *= -1
                 candidate = context.project(origin + eps * signs.reshape(context.shape))
                 loss = (yield Ask(Images(candidate[None]))).loss[0]
@@ -34,12 +35,12 @@ class SignHunter(Attack):
                     best, highest = candidate, loss
                 else:
                     signs[part] *= -1
-            # With every pixel tried, go on from the best image, from where a flip leads back towards the clean one.
+            # A flip from there leads back towards the clean image.
             origin = best
 
 
-def _parts(size: int) -> list[slice]:
-    """The whole, its halves, its quarters, down to single elements."""
+def _halvings(size: int) -> list[slice]:
+    """Return the whole, its halves, its quarters, down to single elements."""
     parts = []
     for level in range(math.ceil(math.log2(size)) + 1):
         length = math.ceil(size / 2**level)

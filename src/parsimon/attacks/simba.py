@@ -1,9 +1,8 @@
 """SimBA: Guo, Gardner, You, Wilson and Weinberger, *Simple Black-box Adversarial Attacks* (ICML 2019).
 
-Take the directions of an orthonormal basis in random order; step back along each, or else forth, and keep the step if
-the loss has risen (their Algorithm 1). The basis is that of pixels, or of low frequencies of the discrete cosine
-transform. Published for the L2 norm; here, as in the authors' code with a bound, what is shown is projected into the
-L-infinity ball.
+Take the directions of an orthonormal basis in random order. Step back along each, otherwise forth, and keep a step that
+raises the loss (Algorithm 1). The basis is that of pixels, or of low frequencies of the discrete cosine transform. The
+paper bounds the L2 norm; here, as in the authors' code with a bound, each query is projected into the L-infinity ball.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class SimBA(Attack):
 
     Attributes:
         basis: `pixel`, or `dct` for low frequencies.
-        step: Length of a step along a direction.
-        frequencies: For `dct`: the lowest part of the frequencies along each side (the paper's r).
+        step: Step size along a direction (epsilon in the paper).
+        frequencies: For `dct`: the fraction of the lowest frequencies along each side (r in the paper).
     """
 
     basis: Basis = "dct"
@@ -64,7 +63,7 @@ class SimBA(Attack):
                         break
 
     def _directions(self, side: int) -> NDArray[np.float32]:
-        """The basis along one side, a row each."""
+        """Return the basis along one side, one row per direction."""
         if self.basis == "pixel":
             return np.eye(side, dtype=np.float32)
         frequency = np.arange(max(1, round(self.frequencies * side)))[:, None]

@@ -1,54 +1,67 @@
-"""Thrift: this project's successor of the search of Moon, An and Song (ICML 2019), within its idea.
+"""Thrift: this project's successor of Parsimonious (Moon, An and Song, ICML 2019).
 
-Only corners of the ball are asked for, they are changed block by block, and the blocks shrink level by level. Five
-things differ, each for the sake of fewer queries (docs/decisions/0007-thrift.md has the measurements):
+As in that paper, every query is a corner of the ball, and corners change block by block, from the whole image down to
+single pixels. Unlike there, one query changes a block and no query ranks blocks. The *effect* of a block is the change
+in loss when it is flipped. Effects nearly add up, and the search relies on that twice, in steps 4 and 10.
+The measurements behind each step are in docs/decisions/0007-thrift.md.
 
-- a block is changed by one query, and the change is kept if the loss has risen: no block is asked about to rank it;
-- a coloured picture is looked at. The search begins where it has less contrast, lighter pixels darker and darker ones
-  lighter, and flips lighter and darker pixels of a block one after the other: a network has learnt what differs from
-  what is around it;
-- where fine textures count, as they do for networks of standard training, blocks are not only flipped but textured:
-  every other line of rows or of columns is flipped, or a checkerboard. The kind of change that has gained most of late
-  is asked for next. Whether textures count is told by the first queries; for adversarially trained networks they hardly
-  do;
-- changes nearly add up. What a block is known to bring is what its four quarters bring together, so that of the last
-  quarter it is known without a query, and it is asked about only where that promises a gain;
-- of each level those blocks are cut first whose quarters are expected to gain most, by what the block itself and those
-  around it are known to bring; of large blocks, those in the middle of the image, where a picture shows its object.
+ 1. Ask for two fine patterns, columns and a checkerboard. (For grey images: after step 3.)
+ 2. Ask for the image with less contrast: -eps at pixels lighter than their surroundings, +eps at the others.
+    (For grey images: -eps everywhere.)
+ 3. Flip the coarsest blocks of that corner, and keep what raises the loss, until two effects or more are known.
+    Their sum is the `reach`: if effects added up, the loss of such corners would span [best - reach, best].
+ 4. If the checkerboard's loss lies in that interval, textures do not matter: refine only plain blocks, which are the
+    lighter or the darker pixels of one channel.
+ 5. Otherwise also refine whole blocks, rows, columns and checkerboards in all channels. Start from the better pattern
+    if its loss lies above best + reach.
+ 6. While any refiner has blocks left, the one with the largest recent gain refines its next block by steps 8 to 10.
+    The other refiners forget the effects of what has changed.
+ 7. When no blocks are left, start again from the whole image. Stop after a pass that has not raised the loss.
+ 8. On entering a level, sort its blocks by the gain that their quarters promise.
+ 9. Split the next block in quarters. Flip each by one query, in random order, and keep a flip that raises the loss.
+10. Deduce the effect of the last quarter: that of the block less those of the other three. Skip it if it is no gain.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from parsimon.attacks.brush import MEMORY, BlockRefiner, Level, Part
-from parsimon.attacks.sketch import MutableCorner
+from parsimon.attacks.mutable_corner import MutableCorner
+from parsimon.core.grid import Window
 from parsimon.core.threat import Loss
 from parsimon.core.types import Ask, Attack, Image, ImageContext, Reply, Search
 from parsimon.errors import check_flag
 from parsimon.setsearch import Mask
 
-_ENOUGH = 2  # blocks whose effects, added up, are not small by chance: lighter and darker pixels, channels, or quarters
-_LINES_ACROSS = 96  # of a texture, about: lines of a pixel for CIFAR-10, and for ImageNet of two at 224, four at 299
+# The numbers were chosen by measurements on the bundled networks; see the decision note.
+_COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
+_ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance
+_LINES_ACROSS = 96  # of a fine pattern, about: lines of one pixel at 32 x 32, of two at 224 x 224, of four at 299 x 299
+_MEMORY = 10  # queries over which the recent gain is averaged
+_ENOUGH_TO_COMPARE = 8  # blocks along a side: with fewer, the neighbours of a block are most of the image
+
+Place = tuple[int, int, int]  # row, column and group of a block on its level
 
 
 @dataclass(frozen=True)
 class Thrift(Attack):
-    """It has nothing to tune. Its settings switch its parts off, to measure what each is worth.
+    """Thrift has nothing to tune; each setting switches one of its parts off, to measure its contribution.
 
-    It climbs the margin loss to leave a class, and cross-entropy to reach one.
+    It climbs the margin loss in untargeted attacks and cross-entropy in targeted ones.
 
     Attributes:
-        contrast: Whether lighter and darker pixels of coloured pictures are told apart, or it begins with all at -eps.
-        texture: Whether blocks are textured where textures count, or only ever flipped.
-        deduce: Whether the last quarter of a block is asked about only where the other three leave it a gain.
-        rank: Whether the blocks of a level are cut in the order of what their quarters promise, not in random order.
+        contrast: Treat lighter and darker pixels of coloured images apart; otherwise start at -eps everywhere.
+        texture: Try patterns and refine textures where they matter.
+        deduce: Skip the last quarter of a block where the other three leave it no gain.
+        rank: Refine the blocks of a level in the order of the gain they promise; otherwise in random order.
     """
 
     contrast: bool = True
@@ -64,99 +77,284 @@ class Thrift(Attack):
         return "cross-entropy" if targeted else "margin"
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
-        best, brushes = yield from self._first(context, rng)
-        while True:  # until a pass over all levels has raised nothing
-            before = best.loss
-            while at_work := [brush for brush in brushes if not brush.done]:
-                brush = max(at_work, key=lambda each: (each.worth, -len(each.known)))  # of equals, the coarser
-                changed = yield from brush.cut(best, rng)
-                for other in brushes:
-                    if other is not brush:
+        best, refiners = yield from self._start(context, rng)  # steps 1 to 5
+        while True:
+            loss_before = best.loss
+            while active := [refiner for refiner in refiners if not refiner.done]:  # step 6
+                refiner = max(active, key=lambda each: (each.recent_gain, -each.across))  # the coarser one on a tie
+                changed = yield from refiner.refine_next(best, rng)
+                for other in refiners:
+                    if other is not refiner:
                         other.forget(changed)
-            if best.loss == before:
+            if best.loss == loss_before:  # step 7
                 return
-            for brush in brushes:
-                brush.restart()
+            for refiner in refiners:
+                refiner.restart()
 
-    def _first(
+    def _start(
         self, context: ImageContext, rng: np.random.Generator
     ) -> Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]:
-        """The corner to begin with, and the ways to change it."""
+        """Return the corner to start from and its refiners (steps 1 to 5)."""
         channels, height, width = context.shape
-        thick, rows, columns, checkerboard = _lines(height, width)
-        everywhere = np.ones((height, width, channels), bool)
-        across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
-        coloured = channels >= 3  # of such pictures a pattern alone may fool half, but of grey ones few
-        light = lighter(context.image) if self.contrast and coloured else everywhere
-        new_brush = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
-        plain = new_brush(_plain_levels([side for side in (light, ~light) if side.any()], across))
-        lined, squared, best = (MutableCorner(signs & everywhere) for signs in (columns, checkerboard, ~light))
+        coloured = channels >= _COLOURED
+        everywhere = np.ones((height, width, channels), np.bool_)
+        light = lighter_pixels(context.image) if self.contrast and coloured else everywhere
+        thickness, rows, columns, squares = _fine_patterns(height, width)
+        levels_across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
+        new_refiner = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
+
+        best, lined, squared = (MutableCorner(signs & everywhere) for signs in (~light, columns, squares))
         patterns = [lined, squared] if self.texture else []
+        plain = new_refiner(_plain_levels(light, levels_across))
+
         if coloured:
-            yield from _asked(patterns)
-        yield from best.ask()
-        while plain.known.size < _ENOUGH and not plain.done:
-            yield from plain.level(best, rng)
+            yield from _ask_each(patterns)  # step 1
+        yield from best.ask()  # step 2
+        while plain.effects.values.size < _ENOUGH_EFFECTS and not plain.done:  # step 3
+            yield from plain.refine_next(best, rng)
         if not coloured:
-            yield from _asked(patterns)
-        # Were changes to add up, the corners made of these blocks would lie between the best of them and so much below
-        # it, and the checkerboard, which has either sign at half of the pixels, in the middle. For adversarially
-        # trained networks it nearly does; for others it is often further up or down than any of these corners.
-        apart = -float(plain.known.sum())
-        if not patterns or -apart <= squared.loss - best.loss <= 0:
+            yield from _ask_each(patterns)
+
+        # Step 4. Half of a checkerboard's pixels have either sign, so it would lie in the middle of the interval. It
+        # nearly does for adversarially trained networks; for others it is often far above or below.
+        reach = -float(plain.effects.values.sum())
+        if not patterns or -reach <= squared.loss - best.loss <= 0:
             return best, [plain]
-        of_two_lines = [each for each in across if each * 2 * thick <= min(height, width)]
-        textures = [[Level(each, [Part(pixels)]) for each in of_two_lines] for pixels in (rows, columns, checkerboard)]
-        brushes = [*map(new_brush, textures), plain]
-        if channels > 1:
-            brushes.insert(0, new_brush([Level(each, [Part(everywhere)]) for each in across]))
-        for each in brushes:  # as if one of the latest queries of each had brought what a block does
-            each.worth = apart / plain.known.size / MEMORY
+
+        # Step 5. A texture needs blocks of two lines or more.
+        with_two_lines = [across for across in levels_across if across * 2 * thickness <= min(height, width)]
+        refiners = [
+            *([new_refiner(_levels(levels_across, everywhere))] if channels > 1 else []),
+            *(new_refiner(_levels(with_two_lines, pixels)) for pixels in (rows, columns, squares)),
+            plain,
+        ]
+        for refiner in refiners:  # as if one recent query of each had gained the mean effect
+            refiner.recent_gain = reach / plain.effects.values.size / _MEMORY
         pattern = max(patterns, key=lambda each: each.loss)
-        if pattern.loss - best.loss > apart:
+        if pattern.loss - best.loss > reach:
             plain.restart()
-            return pattern, brushes
-        return best, brushes
+            best = pattern
+        return best, refiners
 
 
-@lru_cache(maxsize=32)
-def _lines(height: int, width: int) -> tuple[int, Mask, Mask, Mask]:
-    """How thick the lines of a texture are, and every other line of rows, of columns, and a checkerboard of both."""
-    thick = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
-    rows, columns = np.indices((height, width, 1))[:2] // thick % 2 == 0
-    return thick, rows, columns, rows == columns
-
-
-def _plain_levels(sides: list[Mask], across: list[int]) -> list[Level]:
-    """All channels of either side, then each by itself in ever smaller blocks; of one side alone, each at once."""
-    together = [Level(1, [Part(side) for side in sides])] if len(sides) > 1 else []
-    channels = [slice(channel, channel + 1) for channel in range(sides[0].shape[2])]
-    apart = [Part(side[:, :, channel], channel) for side in sides for channel in channels]
-    return [*together, *(Level(each, apart) for each in across)]
-
-
-def _asked(corners: list[MutableCorner]) -> Generator[Ask, Reply, None]:
+def _ask_each(corners: Iterable[MutableCorner]) -> Generator[Ask, Reply, None]:
     for corner in corners:
         yield from corner.ask()
 
 
-def lighter(image: Image) -> Mask:
-    """By row, column and channel, whether a pixel is lighter than the mean of those around it, half of a side across.
+@lru_cache(maxsize=32)  # shared by all images of a shape
+def _fine_patterns(height: int, width: int) -> tuple[int, Mask, Mask, Mask]:
+    """Return the thickness of fine lines, and every other row, every other column, and their checkerboard."""
+    thickness = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
+    rows, columns = np.indices((height, width, 1))[:2] // thickness % 2 == 0
+    return thickness, rows, columns, rows == columns
 
-    In whole numbers, so that no machine rounds a pixel to the other side.
+
+def lighter_pixels(image: Image) -> Mask:
+    """Return, by row, column and channel, which pixels are lighter than the mean of the window around them.
+
+    The window extends a quarter of the image's side each way. Integers, so that rounding differs on no machine.
     """
     levels = np.rint(image * 255).astype(np.int64)
     channels, height, width = levels.shape
     sums = np.zeros((channels, height + 1, width + 1), np.int64)  # of all pixels above and to the left
     np.cumsum(np.cumsum(levels, axis=1), axis=2, out=sums[:, 1:, 1:])
-    (top, bottom), (left, right) = _around(height), _around(width)
+    (top, bottom), (left, right) = _window_edges(height), _window_edges(width)
     bands = sums[:, bottom] - sums[:, top]
-    pixels = np.multiply.outer(bottom - top, right - left)
-    light: Mask = levels * pixels > bands[:, :, right] - bands[:, :, left]
+    window_sizes = np.multiply.outer(bottom - top, right - left)
+    light: Mask = levels * window_sizes > bands[:, :, right] - bands[:, :, left]
     return light.transpose(1, 2, 0)
 
 
-def _around(side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the window around each pixel along a side begins and ends."""
-    middle = np.arange(side)
-    return np.maximum(middle - side // 4, 0), np.minimum(middle + side // 4 + 1, side)
+def _window_edges(side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where the window around each pixel along a side begins and ends."""
+    centre = np.arange(side)
+    return np.maximum(centre - side // 4, 0), np.minimum(centre + side // 4 + 1, side)
+
+
+class PixelGroup(NamedTuple):
+    """Pixels that are flipped together, by row, column and channel, in all channels or in a slice of them."""
+
+    pixels: Mask
+    channels: slice = slice(None)
+
+
+class Level(NamedTuple):
+    """Blocks, `across` of them along each side, and the groups of pixels that are flipped in each of them."""
+
+    across: int
+    groups: Sequence[PixelGroup]
+
+
+def _levels(levels_across: Iterable[int], pixels: Mask) -> list[Level]:
+    return [Level(across, [PixelGroup(pixels)]) for across in levels_across]
+
+
+def _plain_levels(light: Mask, levels_across: Iterable[int]) -> list[Level]:
+    """Return levels that flip lighter and darker pixels: first of all channels together, then of each channel.
+
+    If all pixels are on one side, the first level is left out.
+    """
+    sides = [side for side in (light, ~light) if side.any()]
+    together = [Level(1, [PixelGroup(side) for side in sides])] if len(sides) > 1 else []
+    channels = [slice(channel, channel + 1) for channel in range(light.shape[2])]
+    by_channel = [PixelGroup(side[:, :, channel], channel) for side in sides for channel in channels]
+    return [*together, *(Level(across, by_channel) for across in levels_across)]
+
+
+class Effects:
+    """The effects of the groups of all blocks of a level, by row, column and group, and which of them are known.
+
+    No effect is a gain, since a flip that gains is kept, and then flipping back loses. Unknown effects are 0.
+    """
+
+    def __init__(self, across: int, groups: int) -> None:
+        self.values = np.zeros((across, across, groups))
+        self.known = np.zeros((across, across, groups), np.bool_)
+
+    def get(self, place: Place) -> float | None:
+        """Return the effect of a group of a block; None: it is unknown."""
+        return self.values.item(place) if self.known[place] else None
+
+    def set(self, place: Place, value: float) -> None:
+        """Set the effect of a group of a block."""
+        self.values[place] = value
+        self.known[place] = True
+
+    def forget(self, rows: slice, columns: slice, extent: tuple[int, int]) -> None:
+        """Forget the effects of the blocks that lie within these pixels."""
+        across = len(self.values)
+        down, along = (
+            slice(-(-pixels.start * across // side), pixels.stop * across // side)
+            for pixels, side in zip((rows, columns), extent, strict=True)
+        )
+        self.values[down, along] = 0
+        self.known[down, along] = False
+
+
+class BlockRefiner:
+    """Refine a corner by one kind of change, level by level, from the whole image to the smallest blocks.
+
+    Attributes:
+        effects: The effects on the last fully evaluated level.
+        recent_gain: Running mean of the gain per query.
+    """
+
+    def __init__(self, levels: Sequence[Level], extent: tuple[int, int], *, deduce: bool, rank: bool) -> None:
+        """Prepare to refine an image of `extent` rows and columns.
+
+        Each level splits every block of the level before, every group in as many consecutive ones, or both.
+        """
+        self._levels, self._extent, self._deduce, self._rank = levels, extent, deduce, rank
+        self.recent_gain = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all effects and start again from the whole image."""
+        self._depth = 0  # levels entered so far
+        self._order, self._position = np.empty(0, np.intp), 0  # blocks to split on this level, and the next of them
+        self.effects = self._finer_effects = Effects(1, 1)
+
+    @property
+    def across(self) -> int:
+        """Return the number of blocks along a side on the last fully evaluated level."""
+        return len(self.effects.values)
+
+    @property
+    def done(self) -> bool:
+        """Return whether the finest level is fully evaluated."""
+        return self._depth == len(self._levels) and self._position == len(self._order)
+
+    def forget(self, windows: Iterable[Window]) -> None:
+        """Forget the effects of blocks within windows that another refiner has changed."""
+        for rows, columns, _ in windows:
+            for effects in (self.effects, self._finer_effects):
+                effects.forget(rows, columns, self._extent)
+
+    def refine_next(self, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
+        """Refine the next block by one query per piece, and return the windows of the flips that were kept."""
+        if self._position == len(self._order):
+            self._enter_level(rng)
+        block = self._next_block()
+        pieces = self._pieces(*block)
+        remaining = self.effects.get(block)  # the effect of all pieces that are not flipped yet
+        kept = []
+        for asked, number in enumerate(rng.permutation(len(pieces)).tolist()):
+            place, window, pixels = pieces[number]
+            is_last = asked == len(pieces) - 1
+            may_deduce = self._deduce or len(pieces) == 1  # a single piece is the block itself
+            if is_last and may_deduce and remaining is not None and remaining <= 0:
+                self._finer_effects.set(place, remaining)  # step 10
+                continue
+            gain = yield from best.flip(window, pixels)  # step 9
+            if gain > 0:
+                kept.append(window)
+            self.recent_gain += (max(gain, 0.0) - self.recent_gain) / _MEMORY
+            self._finer_effects.set(place, -abs(gain))
+            if remaining is not None:
+                remaining -= gain
+        if self._position == len(self._order):
+            self.effects = self._finer_effects
+        return kept
+
+    def _enter_level(self, rng: np.random.Generator) -> None:
+        """Put the blocks of the level before in the order in which they are split (step 8)."""
+        level = self._levels[self._depth]
+        self._depth += 1
+        order = rng.permutation(self.effects.values.size)
+        if self._rank:
+            order = order[_promise(self.effects.values).reshape(-1)[order].argsort(kind="stable")[::-1]]
+        self._order, self._position = order, 0
+        self._finer_effects = Effects(level.across, len(level.groups))
+
+    def _next_block(self) -> Place:
+        block, group = divmod(self._order.item(self._position), self.effects.values.shape[2])
+        self._position += 1
+        return *divmod(block, self.across), group
+
+    def _pieces(self, row: int, column: int, group: int) -> list[tuple[Place, Window, Mask]]:
+        """Return what a group of a block splits into: the places on the finer level, their windows and pixels.
+
+        A piece without pixels is left out: a side that is no power of two has fewer pixels than the last level blocks.
+        """
+        _, groups = level = self._levels[self._depth - 1]
+        split = level.across // self.across
+        group_split = len(groups) // self.effects.values.shape[2]
+        height, width = self._extent
+        pieces = []
+        for part in range(group * group_split, (group + 1) * group_split):
+            for down in range(row * split, (row + 1) * split):
+                rows = slice(down * height // level.across, (down + 1) * height // level.across)
+                for along in range(column * split, (column + 1) * split):
+                    columns = slice(along * width // level.across, (along + 1) * width // level.across)
+                    pixels = groups[part].pixels[rows, columns]
+                    if pixels.any():
+                        pieces.append(((down, along, part), (rows, columns, groups[part].channels), pixels))
+        return pieces
+
+
+def _promise(effects: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much splitting each block is expected to gain, compared to the others.
+
+    The effect of a quarter is modelled as normal: its mean is a quarter of the block's effect, its deviation half of
+    the root mean square of the 3 x 3 effects around, as for independent pixels. Its positive part is the gain.
+    On coarse levels, blocks near the middle of the image come first, where pictures show their object.
+    """
+    across = len(effects)
+    if across < _ENOUGH_TO_COMPARE:
+        from_middle = np.square(2 * np.arange(across) + 1 - across)
+        return np.broadcast_to(-np.add.outer(from_middle, from_middle)[:, :, None], effects.shape)
+    effects = np.nan_to_num(effects)  # an infinite score, which the margin loss allows, gives infinite effects
+    squares = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
+    around = np.sqrt(sliding_window_view(squares, (3, 3)).mean(axis=(2, 3)))[:, :, None]
+    return _expected_gains(effects / 4, around / 2)
+
+
+_erfc = np.vectorize(math.erfc, otypes=[float])
+
+
+def _expected_gains(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the expectation of the positive part of normal variables."""
+    z = mean / np.where(deviation == 0, 1, deviation)  # where the deviation is 0, so is the mean
+    certain: NDArray[np.float64] = mean * _erfc(-z / math.sqrt(2)) / 2
+    return certain + deviation * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)

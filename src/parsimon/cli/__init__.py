@@ -1,6 +1,6 @@
-"""The command `parsimon`: a module for each of its parts.
+"""The command `parsimon`, with one module per group of subcommands.
 
-Importing this package imports none of them: `main` does, when it is ready for Ctrl-C.
+Only `main` imports them, once it is ready for Ctrl-C. This package may import every other one.
 """
 
 from __future__ import annotations
@@ -8,28 +8,32 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 _INTERRUPTED = 130  # as shells report Ctrl-C
 
 
 def main() -> None:
     """Run the command as a process."""
-    # Threads that spin while they wait slow a torch model down a hundredfold beside any other busy process; torch
-    # reads this when it is imported.
+    # Spinning threads slow a torch model down a hundredfold beside another busy process; torch reads this on import.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a job in the background is not
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false for background jobs
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
     from parsimon.cli import output
     from parsimon.cli.commands import command
+    from parsimon.models import keep_freed_memory
 
+    keep_freed_memory()
+    if (here := str(Path.cwd())) not in sys.path:  # `--model module:function` may name a script beside the user
+        sys.path.insert(0, here)
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(output.run(command))
 
 
 def _leave(*_: object) -> None:
-    """Leave at once: an exception might be raised where Python ignores it, and nothing is in work yet."""
+    """Exit at once: no work has started yet, and Python might swallow an exception during an import."""
     if "--json" in sys.argv:
         os.write(1, b'{"error": "interrupted", "exit_code": %d}\n' % _INTERRUPTED)
     os.write(2, b"interrupted\n")

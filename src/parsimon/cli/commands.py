@@ -1,4 +1,4 @@
-"""The command `parsimon`, made of its parts."""
+"""The command `parsimon` with all its subcommands."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from parsimon.cli.zoo import command as zoo
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=output.EXIT_CODES)
 @click.version_option(parsimon.__version__, prog_name="parsimon")
 def command() -> None:
-    """How robust is an image classifier to someone who can only query it?
+    """Measure how robust an image classifier is to an attacker who can only query it.
 
-    For models that you own or are permitted to test.
+    Test only models that you own or are permitted to test.
     """
 
 

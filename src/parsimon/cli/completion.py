@@ -1,4 +1,4 @@
-"""`parsimon completion`, and what is offered when an option's value is completed."""
+"""`parsimon completion`, and the values that options complete to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHELLS = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/compl
 
 
 def _offering(values: Callable[[], Iterable[str]], *, files: bool = False) -> Complete:
-    """Completes to one of some values, or else to a file."""
+    """Return a completion that offers values, or files if no value matches."""
 
     def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
         found = [CompletionItem(value) for value in values() if value.startswith(begun)]
@@ -48,7 +48,7 @@ EXHIBIT_NAMES = _offering(lambda: [*exhibits(), "all"])
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @JSON
 def completion(shell: str) -> None:
-    """Print completion for a shell: of commands, options, attacks, networks, exhibits and folders.
+    """Print a completion script for a shell.
 
     \b
     parsimon completion bash >> ~/.bashrc
@@ -56,7 +56,7 @@ def completion(shell: str) -> None:
     parsimon completion fish > ~/.config/fish/completions/parsimon.fish
     """
     known = get_completion_class(shell)
-    assert known is not None, "click has all of these"
-    # Found when it is asked for: the command is made of this one too.
+    assert known is not None, "click supports all of these"
+    # Imported late, since that module imports this one.
     script = known(import_module("parsimon.cli.commands").command, {}, "parsimon", "_PARSIMON_COMPLETE").source()
     answer(lambda: {"shell": shell, "script": script}, lambda: print(script))

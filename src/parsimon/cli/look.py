@@ -1,4 +1,4 @@
-"""`parsimon show`, `report` and `plot`: what to look at of stored runs."""
+"""`parsimon show`, `report` and `plot`: display stored runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 @click.argument("folder", type=PathName(), metavar="RUN")
 @options(FORMAT, FAIL_UNDER, JSON)
 def show(folder: Path, form: str, fail_under: float | None) -> None:
-    """Print the table of a run, finished or not, without its model.
+    """Print the table of a finished or unfinished run.
 
     \b
     parsimon show parsimon-results/2026-11-16-024905
@@ -33,10 +33,10 @@ def show(folder: Path, form: str, fail_under: float | None) -> None:
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=PathName(), metavar="RUN...")
-@click.option("--out", type=PathName(), help="The page. [default: report.html in the first run's folder]")
+@click.option("--out", type=PathName(), help="File to write. [default: report.html in the first run's folder]")
 @JSON
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write one page about runs: table, curves, gallery, spec. It needs no network to open.
+    """Write an HTML page about runs: table, curves, gallery, configuration. The page works offline.
 
     \b
     parsimon report parsimon-results/2026-11-16-024905
@@ -53,25 +53,29 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.option(
     "--out",
     type=PathName(),
-    help="The figure, as .pdf, .svg or .png. [default: curves.pdf in the first run's folder]",
+    help="File to write: .pdf, .svg or .png. [default: curves.pdf in the first run's folder]",
 )
-@click.option("--log", is_flag=True, help="Queries on a logarithmic axis.")
+@click.option("--log", is_flag=True, help="Use a logarithmic axis for queries.")
 @click.option(
-    "--width", type=click.Choice(list(_WIDTHS)), default="column", show_default=True, help="Of a two-column page."
+    "--width",
+    type=click.Choice(list(_WIDTHS)),
+    default="column",
+    show_default=True,
+    help="Width of the figure: one column of a two-column page, or the whole page.",
 )
 @JSON
 def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> None:
-    """Draw the success curves of runs for a paper, each with its 95 % band.
+    """Plot the success curves of runs, each with its 95 % confidence band.
 
-    White-box attacks are dashed lines. Of several runs, a curve's label names its run, and all end at the smallest of
-    their budgets. It needs matplotlib: pip install 'parsimon[plot]'.
+    White-box attacks are dashed lines. With several runs, labels name the run, and all curves end at the smallest
+    budget. Requires matplotlib: pip install 'parsimon[plot]'.
 
     \b
     parsimon plot parsimon-results/2026-11-16-024905
     parsimon plot robust standard --log --width page --out both.svg
     """
     path = out or folders[0] / "curves.pdf"
-    # The last part of a path is name enough, if it is one's own.
+    # The last part of a path suffices if it is unique.
     last = [folder.resolve().name for folder in folders]
     names = last if len(set(last)) == len(last) else [str(folder) for folder in folders]
     comparisons = {name: runs.load(folder) for name, folder in zip(names, folders, strict=True)}

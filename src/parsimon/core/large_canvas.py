@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import WORTH_REPAINTING, Part, RenderedBatch, as_shown, check, corner
 from parsimon.core.grid import Grid, Window
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
-from parsimon.core.types import Corners, Image, Images, Model, ReadingModel
+from parsimon.core.types import Corners, Image, Images
 from parsimon.errors import InputError
 from parsimon.setsearch import Mask, flipped
 
@@ -41,7 +42,7 @@ class LargeCanvas:
         # What the place's row shows: a corner; one that its search changes in place; or nothing to build upon.
         self._drawn: list[_Corner | Mask | None] = [None] * places
         self._as_input = partial(oracle.namespace.asarray, device=oracle.device)
-        self.lends = isinstance(oracle, ReadingModel) and oracle.only_reads
+        self.lends = oracle.only_reads
 
     def place(self, place: int, image: Image) -> None:
         """Put another image in a place."""

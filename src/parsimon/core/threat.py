@@ -58,7 +58,10 @@ class Threat:
         check_choice("rounding", self.rounding, get_args(Rounding))
         check_flag("eight_bit", self.eight_bit)
         if self.eight_bit and self.eight_bit_steps == 0:
-            raise InputError(f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}")
+            raise InputError(
+                f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}",
+                argument="eps",
+            )
 
     @property
     def eight_bit_steps(self) -> int:

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,93 +183,6 @@ class Attack(ABC):
         if name not in cls.presets:
             raise InputError(f"{cls.__name__} has the presets {', '.join(cls.presets) or '(none)'}; got {quote(name)}")
         return cls(**{**cls.presets[name], **settings})
-
-
-class Model(Protocol):
-    """The model as the attacker sees it: images (k, channels, rows, columns) in [0, 1] to scores (k, classes)."""
-
-    @property
-    def namespace(self) -> Any:
-        """The array-api namespace of the images that it takes."""
-
-    @property
-    def device(self) -> Any:
-        """Where those images lie."""
-
-    @property
-    def fixed_batch(self) -> bool:
-        """Whether every call must have the same shape for a row's scores not to depend on its neighbours."""
-
-    def __call__(self, images: Any) -> NDArray[Any]: ...
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What went to a model behind a network for an attack, in images; those that only fill a batch are among them.
-
-    Attributes:
-        attempted: Images sent, each as often as it was sent.
-        answered: Images whose scores came back, each once.
-    """
-
-    attempted: int = 0
-    answered: int = 0
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.attempted + other.attempted, self.answered + other.answered)
-
-    def __sub__(self, other: Traffic) -> Traffic:
-        return Traffic(self.attempted - other.attempted, self.answered - other.answered)
-
-
-@runtime_checkable
-class RemoteModelProtocol(Model, Protocol):
-    """A model behind a network, which counts what is sent to it."""
-
-    @property
-    def traffic(self) -> Traffic:
-        """So far."""
-
-
-@runtime_checkable
-class ReadingModel(Model, Protocol):
-    """A model that says whether it leaves alone what it is shown, so that images need not be copied for it."""
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether it neither writes to images nor looks at them once it has answered."""
-
-
-@runtime_checkable
-class StartingModel(Model, Protocol):
-    """A model with cores of its own, which can be given a batch while it computes the one before.
-
-    So none of its cores waits for the others at the end of a batch.
-    """
-
-    @property
-    def enough(self) -> int:
-        """How many images keep all of its cores busy."""
-
-    def start(self, images: Any) -> Callable[[], NDArray[Any]]:
-        """Begin, and give what waits for the scores, and raises what went wrong.
-
-        It may be called by another thread than the one that waits.
-        """
-
-
-ScoreGradient = Callable[[NDArray[Any]], NDArray[Any]]  # scores to the derivative of something with respect to them
-
-
-@runtime_checkable
-class GradientModel(Model, Protocol):
-    """A model that also tells gradients, for white-box attacks."""
-
-    def vjp(self, images: Any, slope: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The scores, and the gradient with respect to the images of what has this slope with respect to the scores."""
-
-
-ScoreFunction = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 class JournalEntry(NamedTuple):

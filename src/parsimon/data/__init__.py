@@ -1,12 +1,11 @@
-"""Images and labels, from where people keep them: `open_data` reads what a person types.
+"""Images and labels: `open_data` opens data by name and returns `Data`.
 
-Each form has a module of its own, and all come down to `Data`. Pictures are read when they are asked for, one at a
-time, as a `Preprocess` says.
+Each source has its own module. Pictures are read lazily, one at a time, as a `Preprocess` describes. This package
+imports `core` and `catalogue` only.
 """
 
-from parsimon.data.base import Data, Lazy
-from parsimon.data.choice import choose
-from parsimon.data.named import open_data, open_preprocess
-from parsimon.data.preprocess import Preprocess
+from parsimon.data.base import Data, Lazy, choose
+from parsimon.data.named import open_data
+from parsimon.data.pictures import Preprocess, open_preprocess
 
 __all__ = ["Data", "Lazy", "Preprocess", "choose", "open_data", "open_preprocess"]

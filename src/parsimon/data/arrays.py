@@ -1,4 +1,4 @@
-"""Images and labels from numpy's own files."""
+"""Read images and labels from .npz and .npy files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parsimon.errors import InputError, first_line
 
 
 def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The arrays `images` and `labels` of an .npz file. A pickle inside it is not opened."""
+    """Return the arrays `images` and `labels` of an .npz file, without unpickling anything."""
     if not path.is_file():
         raise InputError(f"there is no data file {path}")
     try:
@@ -28,23 +28,23 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
                     return bundle["images"], bundle["labels"]
     except Exception as error:  # numpy raises many kinds for damaged files
         raise InputError(f"{path} cannot be read as an .npz file: {first_line(error)}") from error
-    raise InputError(f"{path} must be an .npz file with the arrays images and labels; it has {names or 'no names'}")
+    raise InputError(f"{path} must be an .npz file with the arrays images and labels; it has {names or 'none'}")
 
 
 def read_npy(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The images of an .npy file, memory-mapped, and the labels of the file `labels.npy` beside it."""
+    """Return the memory-mapped images of an .npy file, and the labels in `labels.npy` beside it."""
     beside = path.with_name("labels.npy")
     if not path.is_file():
         raise InputError(f"there is no data file {path}")
     if path == beside:
-        raise InputError(f"{path} is read as the labels: give the file of the images beside it")
+        raise InputError(f"{path} is the file of labels: give the file of images beside it")
     if not beside.is_file():
-        raise InputError(f"{path} needs its labels in a file labels.npy beside it; there is no {beside}")
+        raise InputError(f"{path} needs a file labels.npy beside it; there is no {beside}")
     return _map(path), _map(beside)
 
 
 def open_arrays(path: Path, name: str) -> Data:
-    """An .npz or .npy file, its arrays checked as far as the first image shows what is wrong with all."""
+    """Open an .npz or .npy file; check the labels and the first image."""
     images, labels = read_npy(path) if path.suffix.lower() == ".npy" else read_npz(path)
     if images.ndim != 4:
         raise InputError(f"{path}: images must have shape (number, channels, rows, columns); got {images.shape}")
@@ -64,6 +64,6 @@ def _map(path: Path) -> NDArray[Any]:
         raise InputError(f"{path} cannot be read as an .npy file: {first_line(error)}") from error
     if isinstance(array, np.lib.npyio.NpzFile):
         array.close()
-        raise InputError(f"{path} must be an .npy file, with one array; it holds several: call it .npz")
+        raise InputError(f"{path} must hold one array; it holds several: rename it to .npz")
     mapped: NDArray[Any] = array
     return mapped

@@ -1,4 +1,4 @@
-"""What every form of data comes down to: images, labels, and a fingerprint of both."""
+"""Define `Data`, the common form of all data: images, labels and a fingerprint of both."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ class Data:
     """Images with their labels.
 
     Attributes:
-        images: An array, or a sequence that reads an image when it is asked for: float32 (channels, rows, columns)
-            in [0, 1].
+        images: An array or a lazy sequence of images, float32 (channels, rows, columns) in [0, 1].
         labels: The class of each image.
-        classes: The names of the classes, where they are known.
-        name: What `open_data` was given.
-        fingerprint: Changes when the data does, and not with the place where they are kept. Of arrays and of CIFAR-10
-            it is a hash of every byte; of pictures in a folder, of their names, sizes in bytes and labels and of how
-            they are preprocessed, so that it need not read them.
+        classes: The names of the classes, or None if they are unknown.
+        name: The text that was given to `open_data`.
+        fingerprint: A hash that changes with the data, but not with their location. It covers every byte of arrays and
+            of CIFAR-10. For picture files it covers names, sizes, labels and preprocessing, so no file is read.
     """
 
     images: ImageSource
@@ -45,21 +43,21 @@ class Data:
         highest = np.iinfo(np.int64).max if self.classes is None else len(self.classes) - 1
         wrong = np.flatnonzero((labels < 0) | (labels > highest))
         if len(wrong):
-            wanted = "0 or more" if self.classes is None else f"0..{highest}, one for each class"
+            wanted = "0 or more" if self.classes is None else f"0..{highest}, one per class"
             raise InputError(
                 f"{self.name}: labels must be {wanted}; got {labels[wrong[0]]} at image {wrong[0]}. "
-                "Data that were published without labels (-1) cannot be used."
+                "Data published without labels (-1) cannot be used."
             )
         object.__setattr__(self, "labels", labels.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class Lazy(Sequence[Image]):
-    """Images that are read when they are asked for, and not kept. A slice reads nothing either.
+    """A sequence that reads each image on access and keeps none. Slicing reads nothing.
 
     Attributes:
-        indices: Which images of the source these are.
-        read: Reads one image by its index in the source. Something that can be pickled, to be sent to other processes.
+        indices: The indices of these images in the source.
+        read: A function from such an index to the image. It must be picklable, for worker processes.
     """
 
     indices: range
@@ -80,7 +78,7 @@ class Lazy(Sequence[Image]):
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Reads images kept as bytes, a quarter of the memory that they take as numbers in [0, 1]."""
+    """Convert images from bytes to [0, 1] on access; bytes take a quarter of the memory."""
 
     pixels: NDArray[np.uint8]
 
@@ -90,15 +88,28 @@ class Scaled:
 
 
 def fingerprint(parts: Iterable[Any]) -> str:
-    """A hash of texts, numbers, bytes and arrays, in order."""
+    """Return a hash of a sequence of texts, numbers, bytes and arrays."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, np.ndarray):
             digest.update(f"{part.dtype.str} {part.shape} ".encode())
-            for start in range(0, len(part), 256):  # a memory-mapped array may be larger than the memory
+            for start in range(0, len(part), 256):  # a memory-mapped array may exceed the memory
                 digest.update(np.ascontiguousarray(part[start : start + 256]).data)
         else:
             content = part if isinstance(part, bytes) else os.fsencode(str(part))  # a file's name may be any bytes
-            digest.update(f"{len(content)} ".encode())  # or "ab", "c" would be as "a", "bc"
+            digest.update(f"{len(content)} ".encode())  # distinguishes "ab", "c" from "a", "bc"
             digest.update(content)
     return digest.hexdigest()
+
+
+def choose(correct: NDArray[np.bool_], count: int | None, seed: int | None) -> NDArray[np.intp]:
+    """Return the indices of at most `count` correctly classified images, in ascending order.
+
+    Without a seed, take the first ones. With a seed, shuffle all images, including misclassified ones, and take the
+    first correct ones. A larger sample therefore contains every smaller one with the same seed, and the samples of two
+    models overlap as much as possible.
+    """
+    if seed is None:
+        return np.flatnonzero(correct)[:count]
+    order = np.random.default_rng(seed).permutation(len(correct))
+    return np.sort(order[correct[order]][:count])

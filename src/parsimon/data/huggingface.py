@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub, or saved by its library `datasets`; the rows are read when they are asked for."""
+"""Open datasets from the Hugging Face hub, or saved by its library `datasets`; rows are read lazily."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import numpy as np
 
 from parsimon.core.types import Image
 from parsimon.data.base import Data, Lazy, fingerprint
-from parsimon.data.pictures import read_picture
-from parsimon.data.preprocess import Preprocess
+from parsimon.data.pictures import Preprocess, read_picture
 from parsimon.errors import InputError, first_line, require
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Reads the pictures of a dataset's column, which are left undecoded."""
+class _Rows:
+    """Read a picture of a dataset's column by its index."""
 
     dataset: Any
     column: str
@@ -33,12 +32,12 @@ class Rows:
 
 
 def open_huggingface(dataset: str, split: str | None, label: str | None, preprocess: Preprocess, name: str) -> Data:
-    """A split of a dataset, the one called test unless another is named; the columns are told by their types."""
+    """Open a split of a dataset, by default `test`; the types of the columns tell pictures from labels."""
     library = require("datasets", "huggingface")
     table = _load(library, dataset, split).with_format(None)
     kinds = table.features
     image = _column(kinds, "picture", [key for key, kind in kinds.items() if isinstance(kind, library.Image)], None)
-    # Class labels are meant for this; whole numbers may be, if there is a single column of them.
+    # A column of ClassLabel wins; otherwise a single column of whole numbers is taken.
     labels = [key for key, kind in kinds.items() if isinstance(kind, library.ClassLabel)]
     labels = labels or [key for key, kind in kinds.items() if "int" in str(getattr(kind, "dtype", ""))]
     label = _column(kinds, "label", labels, label)
@@ -48,7 +47,7 @@ def open_huggingface(dataset: str, split: str | None, label: str | None, preproc
         raise InputError(f"labels must be whole numbers; the column {label} of {name} holds {numbers.dtype}")
     titles = getattr(kinds[label], "names", None)
     return Data(
-        Lazy(range(len(table)), Rows(pictures, image, name, preprocess)),
+        Lazy(range(len(table)), _Rows(pictures, image, name, preprocess)),
         numbers,
         tuple(titles) if titles else None,
         name,
@@ -62,14 +61,14 @@ def _load(library: Any, dataset: str, split: str | None) -> Any:
             saved = library.load_from_disk(dataset)
             if isinstance(saved, library.Dataset):
                 if split not in (None, str(saved.split)):
-                    raise InputError(f"{dataset} is saved as one split, {saved.split}: use hf:{dataset} alone")
+                    raise InputError(f"{dataset} has the single split {saved.split}: use hf:{dataset}")
                 return saved
             return saved[_split(list(saved), split, dataset)]
         names = library.get_dataset_split_names(dataset)
         return library.load_dataset(dataset, split=_split(names, split, dataset))
     except InputError:
         raise
-    except Exception as error:  # of the network, of the hub, of files
+    except Exception as error:  # the network, the hub and files raise many kinds
         raise InputError(f"the dataset {dataset} cannot be loaded: {first_line(error)}") from error
 
 
@@ -87,11 +86,11 @@ def _column(kinds: Any, what: str, found: list[str], wanted: str | None) -> str:
         return found[0]
     columns = ", ".join(f"{key} ({type(kind).__name__})" for key, kind in kinds.items())
     hint = ": name one, as in hf:DATASET:SPLIT:COLUMN" if what == "label" else ""
-    raise InputError(f"the dataset must have one column of {what}s, or the one named; its columns are {columns}{hint}")
+    raise InputError(f"the dataset must have one column of {what}s; its columns are {columns}{hint}")
 
 
 def _content(pictures: Any, column: str) -> Iterator[Any]:
-    """What tells the pictures of one dataset from another's: their bytes; of files beside it, their names and sizes."""
+    """Yield what identifies the pictures: their bytes, or the names and sizes of external files."""
     for start in range(0, len(pictures), 256):
         for row in pictures[start : start + 256][column]:
             if row["bytes"] is not None:

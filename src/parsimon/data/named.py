@@ -1,4 +1,4 @@
-"""Data by what a person types: `bundled`, `imagenet-samples`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` ..."""
+"""Open data by name: `bundled`, `imagenet-samples`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` ..."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from parsimon import catalogue
 from parsimon.data.arrays import open_arrays
 from parsimon.data.base import Data, fingerprint
 from parsimon.data.cifar10 import CLASSES, open_cifar10
-from parsimon.data.filenames import open_filenames
-from parsimon.data.folder import open_folder
+from parsimon.data.folders import open_class_folders, open_imagenet, open_labelled_names
 from parsimon.data.huggingface import open_huggingface
-from parsimon.data.imagenet import open_imagenet
-from parsimon.data.preprocess import Preprocess
+from parsimon.data.pictures import Preprocess
 from parsimon.errors import InputError, ParsimonError, check_name, first_line, quote
 
 FORMS = {
     "bundled": "the bundled CIFAR-10 test images",
-    "imagenet-samples": "70 pictures of ImageNet, installed by `parsimon zoo`",
+    "imagenet-samples": "70 ImageNet pictures, installed by `parsimon zoo`",
     "cifar10[:train]": "CIFAR-10, installed by `parsimon zoo`",
-    "FILE.npz": "the arrays images and labels",
+    "FILE.npz": "arrays images and labels",
     "FILE.npy": "an array of images, with labels.npy beside it",
-    "cifar10:FOLDER[:train]": "CIFAR-10's own files",
-    "folder:PATH": "a folder of pictures for each class",
-    "imagenet:PATH[:LIST]": "ImageNet's pictures in one folder, with a list of labels",
+    "cifar10:FOLDER[:train]": "the official CIFAR-10 files",
+    "folder:PATH": "one folder of pictures per class",
+    "imagenet:PATH[:LIST]": "ImageNet pictures in one folder, with a list of labels",
     "named:PATH": "pictures whose names end in their label",
     "hf:DATASET[:SPLIT[:COLUMN]]": "a Hugging Face dataset",
 }
@@ -33,7 +31,12 @@ PICTURES = ("folder", "imagenet", "named", "hf")
 
 
 def open_data(text: str, preprocess: Preprocess | None = None) -> Data:
-    """The data that are named, in one of the `FORMS`; pictures are resized and cropped as `preprocess` says."""
+    """Open data in one of the `FORMS`.
+
+    Args:
+        text: The name of the data, such as `bundled` or `folder:PATH`.
+        preprocess: How to resize and crop pictures; images of one size do not accept it.
+    """
     check_name("data", text)
     try:
         return _open(text, preprocess)
@@ -49,53 +52,40 @@ def _open(text: str, preprocess: Preprocess | None) -> Data:
         if rest.startswith(":") or not rest:
             raise InputError(f"{quote(text)} lacks the place of the data: {_forms()}")
         if form in PICTURES:
-            return _open_pictures(form, _home(rest), preprocess or Preprocess(), text)
+            return _open_pictures(form, _expand_home(rest), preprocess or Preprocess(), text)
     if preprocess is not None:
         raise InputError(
-            f"{quote(text)} holds images of one size, which are shown as they are; preprocess is for pictures, that is "
-            f"for imagenet-samples, {', '.join(f'{each}:' for each in PICTURES)}"
+            f"{quote(text)} holds images of one size, which are not preprocessed; preprocess applies to "
+            f"imagenet-samples, {', '.join(f'{each}:' for each in PICTURES)}",
+            argument="preprocess",
         )
     if form == "cifar10" and colon:
-        folder, split = _parts(_home(rest), 2)
+        folder, split = _split_place(_expand_home(rest), 2)
         return open_cifar10(Path(folder), split or "test", text)
     if text == "bundled":
         images, labels = catalogue.images()
         return Data(images, labels, CLASSES, text, fingerprint([images, labels]))
-    path = Path(_home(text))
+    path = Path(_expand_home(text))
     if path.suffix.lower() in (".npz", ".npy") or path.is_file():
         return open_arrays(path, text)
     hint = f". For class folders in {text} use folder:{text}" if path.is_dir() else ""
     raise InputError(f"there are no data {quote(text)}: {_forms()}{hint}")
 
 
-def open_preprocess(text: str) -> Preprocess:
-    """How pictures are resized and cropped, as it is typed: `resize=256,crop=224,interpolation=bicubic`."""
-    settings: dict[str, Any] = {}
-    for assignment in filter(None, text.split(",")):
-        key, _, value = (part.strip() for part in assignment.partition("="))
-        if key in settings or key not in Preprocess.__dataclass_fields__:
-            raise InputError(
-                "preprocessing is described as resize=256 or 299x299, crop=224, interpolation=bicubic, channels=3, "
-                f"each at most once, with commas between; got {quote(assignment)} in {quote(text)}"
-            )
-        settings[key] = value if key == "interpolation" else _side(value)
-    return Preprocess(**settings)
-
-
 def _open_pictures(form: str, place: str, preprocess: Preprocess, text: str) -> Data:
     if form == "folder":
-        return open_folder(Path(place), preprocess, text)
+        return open_class_folders(Path(place), preprocess, text)
     if form == "named":
-        return open_filenames(Path(place), preprocess, text)
+        return open_labelled_names(Path(place), preprocess, text)
     if form == "imagenet":
-        folder, labels = _parts(place, 2)
-        return open_imagenet(Path(folder), Path(_home(labels)) if labels else None, preprocess, text)
-    dataset, split, column = _parts(place, 3)
+        folder, labels = _split_place(place, 2)
+        return open_imagenet(Path(folder), Path(_expand_home(labels)) if labels else None, preprocess, text)
+    dataset, split, column = _split_place(place, 3)
     return open_huggingface(dataset, split, column, preprocess, text)
 
 
-def _parts(text: str, count: int) -> list[Any]:
-    """A place and what follows it after colons, None where nothing does; the place may have colons if it exists."""
+def _split_place(text: str, count: int) -> list[Any]:
+    """Split `place:part:part` into `count` parts, None for absent ones; an existing place may contain colons."""
     words = text.split(":")
     heads = (":".join(words[:end]) for end in range(len(words), 0, -1))
     place = next((head for head in heads if Path(head).exists()), None)
@@ -103,14 +93,8 @@ def _parts(text: str, count: int) -> list[Any]:
     return [part or None for part in parts] + [None] * (count - len(parts))
 
 
-def _side(text: str) -> Any:
-    """`224` as a number, `256x224` as two; what is neither is left for `Preprocess` to refuse."""
-    sides = [int(side) if side.isdecimal() and len(side) < 10 else side for side in text.split("x")]
-    return sides[0] if len(sides) == 1 else tuple(sides)
-
-
-def _home(text: str) -> str:
-    """A path with the user's folder for `~/`, which a shell leaves alone after a colon."""
+def _expand_home(text: str) -> str:
+    """Replace a leading `~/`, which a shell leaves alone after a colon."""
     return str(Path(text).expanduser()) if text.startswith("~/") else text
 
 

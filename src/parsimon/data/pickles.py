@@ -1,7 +1,7 @@
-"""A pickle read without trust: the arrays, numbers and texts that a CIFAR-10 batch holds, and nothing else.
+"""Read the pickle of a CIFAR-10 batch safely: arrays, numbers and texts only.
 
-A pickle is a program that may call any function it names. Here it can name three only, and gets stand-ins for them,
-which do no more than remember what they are given.
+A pickle can call any function that it names. Here it may name only numpy's array functions, and gets stand-ins that
+record their arguments.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from parsimon.errors import InputError, first_line
 
 
 class _Kind:
-    """Stands in for numpy.dtype."""
+    """Stand in for numpy.dtype."""
 
     def __init__(self, code: str, *_: object) -> None:
         self.code = code
 
     def __setstate__(self, state: object) -> None:
-        pass  # byte order and fields, which an array of bytes does not have
+        pass  # byte order and fields do not matter for bytes
 
 
 class _Array:
-    """Stands in for numpy.ndarray."""
+    """Stand in for numpy.ndarray."""
 
     state: tuple[Any, ...] = ()
 
@@ -36,8 +36,8 @@ class _Array:
     def array(self) -> Any:
         _, shape, kind, by_columns, content = self.state
         if kind.code != "u1":
-            raise ValueError(f"an array of bytes was expected, not of {kind.code}")
-        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2 had texts for bytes
+            raise ValueError(f"expected an array of bytes; got {kind.code}")
+        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2 wrote bytes as text
         return np.frombuffer(content, np.uint8).reshape(shape, order="F" if by_columns else "C")
 
 
@@ -47,7 +47,7 @@ def _reconstruct(*_: object) -> _Array:
 
 _STAND_INS = {
     "numpy.core.multiarray._reconstruct": _reconstruct,
-    "numpy._core.multiarray._reconstruct": _reconstruct,  # its name since numpy 2
+    "numpy._core.multiarray._reconstruct": _reconstruct,  # since numpy 2
     "numpy.ndarray": _Array,
     "numpy.dtype": _Kind,
 }
@@ -58,16 +58,16 @@ class _Unpickler(pickle.Unpickler):
         try:
             return _STAND_INS[f"{module}.{name}"]
         except KeyError:
-            raise InputError(f"it names {module}.{name}, and nothing but an array may be in it") from None
+            raise InputError(f"it names {module}.{name}; only arrays are allowed") from None
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary in a file, its arrays of bytes as numpy's."""
+    """Return the dictionary in a file, with numpy arrays of bytes."""
     try:
         with path.open("rb") as file:
             content = _Unpickler(file, encoding="latin1").load()
         return {key: value.array() if isinstance(value, _Array) else value for key, value in content.items()}
     except InputError as error:
         raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
-    except Exception as error:  # damaged pickles raise all kinds
+    except Exception as error:  # damaged pickles raise many kinds
         raise InputError(f"{path} cannot be read as a pickled batch: {first_line(error)}") from error

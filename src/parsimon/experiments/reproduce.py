@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsimon import runs
-from parsimon.attacks.named import named_rows
+from parsimon.attacks.registry import attack_rows
 from parsimon.errors import require
 from parsimon.experiments import Exhibit, Planned
 from parsimon.experiments.surrogate import OverPixels, climb
@@ -73,7 +73,7 @@ def _stored(planned: Planned, out: Path, execution: Mapping[str, Any]) -> Done |
 
 
 def _climbed(exhibit: Exhibit, planned: Planned, in_flight: int | None) -> Done | None:
-    attacks = named_rows(planned.spec.attacks)
+    attacks = attack_rows(planned.spec.attacks)
     if exhibit.shows == "differences":
         attacks |= {"Local search": OverPixels(local=True), "Greedy insertion": OverPixels(local=False)}
     data = runs.data_of(planned.spec)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon import setsearch
-from parsimon.attacks.parsimonious import asking, nothing
+from parsimon.attacks.parsimonious import ask_corners, empty_set
 from parsimon.core.canvas import render
 from parsimon.core.grid import first_grid
 from parsimon.core.types import Attack, ImageContext, Point, Search
@@ -75,12 +75,12 @@ class OverPixels(Attack):
         order = rng.permutation(grid.count)
 
         def climb() -> setsearch.SetSearch:
-            found = yield from setsearch.evaluate(nothing(grid))
+            found = yield from setsearch.evaluate(empty_set(grid))
             if self.local:
                 return (yield from setsearch.local_search(found, [order], max_iterations=None))
             return (yield from setsearch.lazy_greedy(found, order, inserting=True))
 
-        yield from asking(grid, climb())
+        yield from ask_corners(grid, climb())
 
 
 class Climbed(NamedTuple):

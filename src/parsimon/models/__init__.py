@@ -6,14 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parsimon.core.types import Model
+from parsimon.core.model import Model
 from parsimon.errors import InputError
 from parsimon.models.function import FunctionModel
+from parsimon.models.memory import keep_freed_memory
 from parsimon.models.named import open_model
 from parsimon.models.remote.base import RequestPolicy
 from parsimon.models.remote.http import HttpModel, Request
 
-__all__ = ["FunctionModel", "HttpModel", "Request", "RequestPolicy", "as_model"]
+__all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "as_model", "keep_freed_memory"]
 
 
 def as_model(model: Any) -> Model:
@@ -24,9 +25,8 @@ def as_model(model: Any) -> Model:
     """
     if isinstance(model, str):
         return as_model(open_model(model))
-    if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
-        oracle: Model = model
-        return oracle
+    if isinstance(model, Model):
+        return model
     if _is_a(model, "torch", "nn.Module"):
         from parsimon.models.torch import TorchModel
 
@@ -47,6 +47,11 @@ def as_model(model: Any) -> Model:
         from parsimon.models.art import art_model
 
         return art_model(model)
+    if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
+        raise InputError(
+            f"{type(model).__name__} has the attributes of a model but not its base class: make it a subclass of "
+            "parsimon.models.Model"
+        )
     if callable(model):
         return FunctionModel(model)
     raise InputError(

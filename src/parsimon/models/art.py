@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import Model, ScoreGradient
+from parsimon.core.model import Model, ScoreGradient
 from parsimon.errors import InputError, require
 from parsimon.models.frame import Frame
 
@@ -48,11 +47,8 @@ def _channels_first(classifier: Any) -> bool:
     return shape[0] in _CHANNELS
 
 
-class _PredictModel:
+class _PredictModel(Model):
     """Shows images to a classifier through `predict`, a model call at a time."""
-
-    namespace = numpy_namespace
-    device = "cpu"
 
     def __init__(self, classifier: Any) -> None:
         self._classifier = classifier
@@ -76,9 +72,11 @@ class _PredictModel:
 class _GradientModel(_PredictModel):
     """A classifier that tells the gradient of each class's score."""
 
-    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
+    gives = "gradient"
+
+    def vjp(self, images: NDArray[np.float32], score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
         shown = self._frame.theirs(images)
         scores = self._predict(shown)
         by_class = np.asarray(self._classifier.class_gradient(shown))  # (images, classes, ...)
-        gradients = np.einsum("nk,nk...->n...", slope(scores), by_class, dtype=np.float32, casting="same_kind")
+        gradients = np.einsum("nk,nk...->n...", score_gradient(scores), by_class, dtype=np.float32, casting="same_kind")
         return scores, self._frame.gradients(gradients)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import Model
+from parsimon.core.model import Model
 from parsimon.errors import require
 from parsimon.models.frame import Frame
 from parsimon.models.torch import TensorModel
@@ -30,11 +29,9 @@ def foolbox_model(model: Any, like: Any = None) -> Model:
     return _NumpyModel(model, frame, tensors.astensor(np.zeros(0, np.float32)) if like is None else like)
 
 
-class _NumpyModel:
+class _NumpyModel(Model):
     """Shows images to a Foolbox model of another framework, as that framework's tensors."""
 
-    namespace = numpy_namespace
-    device = "cpu"
     # Kernels are picked by the shape of the batch, and may round differently.
     fixed_batch = True
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import array_api_compat.numpy as numpy_namespace
+import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import ScoreFunction
+from parsimon.core.model import Model
+
+ScoreFunction = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
-class FunctionModel:
+class FunctionModel(Model):
     """A function from numpy images (k, channels, rows, columns), float32 in [0, 1], to scores (k, classes).
 
     It is called with just the images that are asked, never with padding: behind it may be a service that counts.
     """
-
-    namespace = numpy_namespace
-    device = "cpu"
-    fixed_batch = False
 
     def __init__(self, function: ScoreFunction) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""How the C library hands out memory to a framework on the CPU."""
+"""How the C library of this process hands out memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _MOST = (2**30, 2**25)  # bytes; the second for a C library that takes no more
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have this process keep the memory that it frees; whether the C library agrees.
+    """Make this process keep the memory that it frees, and return whether the C library agrees.
 
-    A network that is called again and again frees what it allocates in each call. The C library gives large pieces back
-    to the operating system at once, which then has to clear them for the next call: measured on small networks in
-    torch, two fifths of the time. What is kept is at most what was in use at once.
+    A network allocates and frees the same memory in every call. The C library gives large blocks back to the operating
+    system, which clears them before the next call: up to two fifths of the time of a small network in torch. The
+    command `parsimon` and its workers call this. In Python, call it once; the process keeps at most its peak.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

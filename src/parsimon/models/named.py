@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,6 @@ def _open_address(name: str) -> Any:
 
 
 def _build(module: str, function: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:  # a script beside the user, as for `python -m`
-        sys.path.insert(0, here)
     try:
         return getattr(importlib.import_module(module), function)()
     except (Exception, SystemExit) as error:  # the user's code may raise anything

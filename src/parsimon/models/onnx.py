@@ -10,11 +10,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import ScoreGradient
+from parsimon.core.model import Model, ScoreGradient
 from parsimon.errors import ModelError, first_line, require
 from parsimon.models.pieces import images_per_call, started_in_pieces
 from parsimon.models.torch import TorchModel
@@ -22,23 +21,22 @@ from parsimon.models.torch import TorchModel
 _AT_MOST = 8  # images in a call on a processor, where the runtime takes no less time for each of more
 
 
-class SessionModel:
+class SessionModel(Model):
     """Shows images to an ONNX Runtime session.
 
     The model takes one float32 input (images, channels, rows, columns) in [0, 1]; its first output is the scores. On a
     processor, or where the model's number of images is fixed, it is called as often as it takes.
     """
 
-    namespace = numpy_namespace
-    device = "cpu"
     only_reads = True
+    image_shape: tuple[int | None, ...]
 
     def __init__(self, session: Any, at_once: int = 1) -> None:
         """`at_once`: calls to make side by side, where a batch takes several."""
         self._session = session
         self._at_once = at_once
         self._enter_process()
-        self.enough = at_once * _AT_MOST
+        self.saturating_batch = at_once * _AT_MOST
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
             found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
@@ -46,21 +44,14 @@ class SessionModel:
                 f"the ONNX model must have one float32 input (images, channels, rows, columns); got {found}. "
                 "Wrap it in a Python function that prepares its input."
             )
+        self.backend = f"ONNX Runtime on {session.get_providers()[0].removesuffix('ExecutionProvider')}"
+        self.runtime = f"onnxruntime {require('onnxruntime', 'onnx').__version__}"
         self._input = inputs[0].name
         self._output = session.get_outputs()[0].name
         batch, *shape = inputs[0].shape
         self._images_per_call = batch if isinstance(batch, int) else None
         self.fixed_batch = self._images_per_call is None and not self._on_cpu
         self.image_shape = tuple(side if isinstance(side, int) else None for side in shape)
-
-    @property
-    def way(self) -> str:
-        """How the model is run."""
-        return f"ONNX Runtime on {self._session.get_providers()[0].removesuffix('ExecutionProvider')}"
-
-    @property
-    def runtime(self) -> str:
-        return f"onnxruntime {require('onnxruntime', 'onnx').__version__}"
 
     @property
     def _on_cpu(self) -> bool:
@@ -105,27 +96,22 @@ class OnnxModel(SessionModel):
     Gradients come from a twin in torch, on the CPU, which is made when the first one is asked for.
     """
 
+    gives = "gradient"
+
     def __init__(self, path: Path) -> None:
         cores = _cores()
         super().__init__(_open(path, cores))
-        self._core_a_call = self._on_cpu and _small(self.image_shape)
-        if self._core_a_call and cores > 1:
-            super().__init__(_open(path, threads=1), at_once=cores)
+        if self._on_cpu and _small(self.image_shape):
+            if cores > 1:
+                super().__init__(_open(path, threads=1), at_once=cores)
+            self.backend = "ONNX Runtime, one single-threaded call per core"
+        with path.open("rb") as file:
+            self.fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
         self._path = path
         self._twin_agrees = False
 
-    @property
-    def way(self) -> str:
-        return "ONNX Runtime, a core a call" if self._core_a_call else super().way
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of the file's content."""
-        with self._path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
-        scores, gradients = self._twin.vjp(self._twin.namespace.asarray(images), slope)
+    def vjp(self, images: NDArray[np.float32], score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
+        scores, gradients = self._twin.vjp(self._twin.namespace.asarray(images), score_gradient)
         if not self._twin_agrees:
             self._compare(scores, self(images))
             self._twin_agrees = True

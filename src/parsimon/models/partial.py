@@ -68,7 +68,7 @@ def check_partial(top: int, threat: Threat) -> None:
     """Refuse what cannot be computed from the most probable classes alone."""
     what = f"this model tells only its {top} most probable classes"
     if threat.scores != "probabilities":
-        raise InputError(f"{what}, as probabilities: pass scores='probabilities' (--scores probabilities)")
+        raise InputError(f"{what}, as probabilities: pass scores='probabilities'", argument="scores")
     if threat.targeted:
         raise InputError(f"{what}, so how close it is to a target that is not among them is unknown: leave out targets")
     if threat.loss == "margin" and top < 2:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from parsimon.core.canvas import pad_batch
+
 _VALUES = 2**18  # of a call's images together: more do not run faster on a core
 _AT_LEAST = 4
 
@@ -40,9 +42,7 @@ def started_in_pieces(
     `run_all` makes the calls; like `map`, it gives their results in order, and may make them when they are waited for.
     """
     pieces = [images[start : start + size] for start in range(0, len(images), size)]
-    missing = size * len(pieces) - len(images)
-    if missing:
-        pieces[-1] = namespace.concat([pieces[-1], *[images[:1]] * missing])
+    pieces[-1] = pad_batch(pieces[-1], size, namespace)
     started = run_all(run, pieces)
 
     def result() -> Any:

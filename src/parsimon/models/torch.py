@@ -9,22 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import ScoreGradient
+from parsimon.core.model import Model, ScoreGradient
 from parsimon.errors import ModelError, require
-from parsimon.models.memory import keep_freed_memory
 from parsimon.models.pieces import images_per_call, in_pieces
 
 _AT_MOST = 64  # images in a call on a processor: small networks take less time for each of more
 _ROUNDING = 1e-4  # of the largest score: what two orders of the same sums may differ by in single precision
 
 
-class TensorModel:
+class TensorModel(Model):
     """Shows images to a function of torch tensors.
 
     On a CPU, a convolutional network is faster on images whose channels come last in memory. They are the same images,
     the network is the user's own and its precision is kept, so only the last digits of the scores can differ. The first
     images are shown both ways, and a network that fails on them, or says anything else, is run plainly.
     """
+
+    gives = "gradient"
 
     def __init__(self, function: Callable[[Any], Any], device: Any, dtype: Any = None, *, turns: bool = True) -> None:
         """`turns`: whether images may be shown with their channels last."""
@@ -34,20 +35,11 @@ class TensorModel:
         self.device = self._torch.device(device)
         self._dtype = self._torch.float32 if dtype is None else dtype
         on_cpu = self.device.type == "cpu"
-        if on_cpu:
-            keep_freed_memory()
         self.fixed_batch = not on_cpu  # kernels are picked by the shape of the batch, and round differently
         may_turn = turns and on_cpu and self._dtype is self._torch.float32
         self._channels_last: bool | None = None if may_turn else False  # None: the first images will tell
-
-    @property
-    def way(self) -> str:
-        """How the network is run."""
-        return f"torch on {self.device.type}" + (", channels last" if self._channels_last else "")
-
-    @property
-    def runtime(self) -> str:
-        return f"torch {self._torch.__version__}"
+        self.backend = f"torch on {self.device.type}"
+        self.runtime = f"torch {self._torch.__version__}"
 
     def __call__(self, images: Any) -> NDArray[Any]:
         with self._torch.no_grad(), self._evaluating():
@@ -65,15 +57,18 @@ class TensorModel:
             self._channels_last = False
         else:
             self._channels_last = _agree(turned, plain)
-        return turned if self._channels_last else plain
+        if not self._channels_last:
+            return plain
+        self.backend = f"torch on {self.device.type}, channels last"
+        return turned
 
-    def vjp(self, images: Any, slope: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
+    def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores, and gradients with respect to the images; those of the weights are left alone."""
         with self._torch.enable_grad(), self._evaluating():
             leaves = images.to(self._dtype).detach().requires_grad_()
             scores = self._scores(leaves)
             told = self._numpy(scores)
-            weights = self._torch.as_tensor(slope(told), dtype=scores.dtype, device=scores.device)
+            weights = self._torch.as_tensor(score_gradient(told), dtype=scores.dtype, device=scores.device)
             (gradients,) = self._torch.autograd.grad(scores, leaves, weights)
         return told, self._numpy(gradients)
 
@@ -128,9 +123,7 @@ class TorchModel(TensorModel):
         super().__init__(module, device, dtype, turns=convolves and not plain)
         self.image_shape = getattr(module, "image_shape", None)
 
-    @property
     def plain(self) -> TorchModel:
-        """The same module, run as it is."""
         return TorchModel(self._function, plain=True)
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""What people see of a run: the progress, the table, the picture."""
+"""What people see of results: figures, pictures, the HTML report and exports."""

@@ -132,17 +132,17 @@ def curve_bands(
     for number, (name, mark) in enumerate(marks(families).items()):
         places = _places(number, len(families), budget, log=False)
         at = np.unique([*np.linspace(0, budget, points).round(), *places])
-        spread = mean_band([curve(outcomes, budget) for outcomes in families[name]], at)
+        mean, deviation = mean_band([curve(outcomes, budget) for outcomes in families[name]], at)
         axes.plot(
             at,
-            100 * spread.mean,
+            100 * mean,
             label=f"{name} ({len(families[name])} settings)",
             color=mark.colour,
             linestyle=mark.dashes,
             marker=mark.marker,
             markevery=np.searchsorted(at, places).tolist(),
         )
-        low, high = spread.mean - spread.deviation, spread.mean + spread.deviation
+        low, high = mean - deviation, mean + deviation
         axes.fill_between(at, 100 * low, 100 * high, color=mark.colour, alpha=0.25, linewidth=0)
     _success_against_queries(axes, budget, False, width)
     legend_above(figure, axes)

@@ -1,82 +1,92 @@
-"""The picture: original, perturbation and adversarial image, one column for each of a few images."""
+"""Adversarial images as pictures: original, perturbation and adversarial image, with their caption."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
-from parsimon.core.types import Image
+from parsimon.core.types import Outcome
+from parsimon.results.result import Result
 
-_SIDE, _GAP, _LEFT, _CAPTION = 132, 10, 104, 62  # in picture pixels
-_LEVELS = 33  # of a perturbation, one of them no change: enough for the eye, and half the bytes of 256
+_SIDE, _GAP, _LEFT, _CAPTION, _LINE = 132, 10, 104, 62, 18  # pixels of the sheet
+_LEVELS = 33  # of a perturbation: enough for the eye, and half the bytes of 256
 _INK, _MUTED, _PAPER = (32, 33, 36), (110, 114, 120), (255, 255, 255)
 
 
-@dataclass(frozen=True)
-class Example:
-    """One successful attack, and the lines to write under it."""
+class Triptych(NamedTuple):
+    """The three pictures of a success."""
 
-    original: Image
-    adversarial: Image
-    caption: Sequence[str]
+    original: NDArray[np.floating]
+    perturbation: NDArray[np.floating]  # stretched so that -eps is black and +eps white
+    adversarial: NDArray[np.floating]
 
 
-def save_examples(examples: Sequence[Example], eps: float, path: Path) -> None:
-    """Draw the examples side by side, the perturbation stretched so that -eps is black and +eps white."""
-    rows = ["original", "perturbation", "adversarial"]
-    width = _LEFT + len(examples) * (_SIDE + _GAP) + _GAP
+def triptych(result: Result, outcome: Outcome) -> Triptych:
+    """Return original, perturbation and adversarial image of a success."""
+    original, adversarial = np.asarray(result.images[outcome.index]), result.draw(outcome)
+    stretched = 0.5 + (adversarial - original) / (2 * result.threat.eps)
+    return Triptych(original, np.rint(stretched * (_LEVELS - 1)) / (_LEVELS - 1), adversarial)
+
+
+def caption(result: Result, outcome: Outcome, classes: Sequence[str] | None) -> tuple[str, str, str]:
+    """Return the caption of a success: true class, predicted class, both with their confidence, and queries."""
+    names = classes if classes is not None and len(classes) == result.clean.classes else None
+
+    def seen(label: int, confidence: float) -> str:
+        return f"{names[label] if names else f'class {label}'} {confidence:.0%}"
+
+    before = seen(int(result.labels[outcome.index]), result.clean.confidence[outcome.index])
+    after = seen(outcome.predicted or 0, outcome.confidence or 0)
+    return before, f"as {after}", f"{outcome.queries:,} {'query' if outcome.queries == 1 else 'queries'}"
+
+
+def save_examples(result: Result, fooled: Sequence[Outcome], classes: Sequence[str] | None, path: Path) -> None:
+    """Draw some successes side by side, one column each."""
+    width = _LEFT + len(fooled) * (_SIDE + _GAP) + _GAP
     height = _GAP + 3 * (_SIDE + _GAP) + _CAPTION
     sheet = Pillow.new("RGB", (width, height), _PAPER)
     pen = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(size=14)
-    for row, name in enumerate(rows):
-        middle = _GAP + row * (_SIDE + _GAP) + _SIDE // 2
-        pen.text((_GAP, middle), name, fill=_MUTED, font=font, anchor="lm")
-    for column, example in enumerate(examples):
+    tops = [_GAP + row * (_SIDE + _GAP) for row in range(4)]
+    for top, name in zip(tops, Triptych._fields, strict=False):
+        pen.text((_GAP, top + _SIDE // 2), name, fill=_MUTED, font=font, anchor="lm")
+    for column, outcome in enumerate(fooled):
         left = _LEFT + column * (_SIDE + _GAP)
-        perturbation = perturbation_of(example.original, example.adversarial, eps)
-        for row, image in enumerate((example.original, perturbation, example.adversarial)):
-            sheet.paste(_tile(image), (left, _GAP + row * (_SIDE + _GAP)))
-        for line, text in enumerate(example.caption):
-            top = _GAP + 3 * (_SIDE + _GAP) + line * 18
-            pen.text((left + _SIDE // 2, top), text, fill=_INK if line == 0 else _MUTED, font=font, anchor="mt")
+        for top, image in zip(tops, triptych(result, outcome), strict=False):
+            sheet.paste(_tile(image), (left, top))
+        for line, text in enumerate(caption(result, outcome, classes)):
+            place = left + _SIDE // 2, tops[3] + line * _LINE
+            pen.text(place, text, fill=_INK if line == 0 else _MUTED, font=font, anchor="mt")
     sheet.save(path)
 
 
 def as_bytes(image: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """An image as pictures hold it, grey or colour. Of channels that are neither, the first is shown."""
+    """Return an image as 8-bit grey or RGB pixels. With two channels, the first is shown."""
     levels = np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
     return np.ascontiguousarray(levels[:3].transpose(1, 2, 0)) if len(levels) >= 3 else levels[0]
 
 
 def as_rgb(image: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """The same with three channels, (rows, columns, 3), whatever the image has."""
+    """Return an image as 8-bit RGB pixels (rows, columns, 3)."""
     return np.asarray(Pillow.fromarray(as_bytes(image)).convert("RGB"))
 
 
-def perturbation_of(original: Image, adversarial: Image, eps: float) -> NDArray[np.floating]:
-    """What was added to an image, stretched so that -eps is black and +eps white."""
-    stretched = 0.5 + (adversarial - original) / (2 * eps)
-    rounded: NDArray[np.floating] = np.rint(stretched * (_LEVELS - 1)) / (_LEVELS - 1)
-    return rounded
-
-
 def png(image: NDArray[np.floating]) -> bytes:
-    """A picture at its natural size."""
+    """Return an image as a PNG file of the same size."""
     file = io.BytesIO()
     Pillow.fromarray(as_bytes(image)).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
 def _tile(image: NDArray[np.floating]) -> Pillow.Image:
-    """An image of any shape, grey or colour, fitted into a square tile without smoothing its pixels away."""
+    """Return an image fitted into a square tile; enlarged pixels stay sharp."""
     picture = Pillow.fromarray(as_rgb(image))
     scale = _SIDE / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))

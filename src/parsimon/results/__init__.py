@@ -1,4 +1,1 @@
-"""What came out of attacks, as values: outcomes summarised, compared, tested and set in tables.
-
-Knows no run folder and no model. Imports `core` at most.
-"""
+"""Results as values: outcomes, summaries, statistics and tables. Imports `core` at most; knows no run folder."""

@@ -1,4 +1,4 @@
-"""What `parsimon.evaluate` tells of a model: its accuracy on clean images, and what black-box attacks leave of it."""
+"""The result of `parsimon.evaluate`: the model's accuracy on clean images and under several attacks."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.results.evaluation_table import evaluation_table
 from parsimon.results.result import Result
 from parsimon.results.statistics import Interval, wilson_interval
 from parsimon.results.table import Table
+from parsimon.results.tables import evaluation_table
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The images that a model classifies correctly whatever some attacks do, each within its budget.
+    """The images that a model classifies correctly under several attacks, each within its budget.
 
-    Arrays have an entry for each image, in their order. After Ctrl-C, images that not every attack has finished count
-    as robust so far: `unfinished` says how many they are.
+    Arrays have one entry per image, in the given order. After an interruption, unfinished images count as robust;
+    `unfinished` is their number.
 
     Attributes:
-        attacks: The names of the attacks, in order.
-        results: Each attack's result on the images that those before had not fooled. An attack that met no image is
-            not among them.
+        attacks: Names of the attacks, in order.
+        results: Each attack's result on the images that earlier attacks did not fool. An attack that had no image
+            left is missing.
     """
 
     attacks: tuple[str, ...]
@@ -36,12 +36,12 @@ class Evaluation:
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Which images the model classifies correctly when they are clean."""
+        """Whether the model classifies the clean image correctly."""
         return self._first.clean.correct
 
     @property
     def robust(self) -> NDArray[np.bool_]:
-        """Which images it classifies correctly and no attack fools."""
+        """Whether the clean image is classified correctly and no attack fools the model."""
         fooled: NDArray[np.bool_] = np.any([result.success for result in self.results.values()], axis=0)
         return self.correct & ~fooled
 
@@ -55,23 +55,23 @@ class Evaluation:
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval of the robust accuracy, Wilson's: what it may owe to the choice of images."""
+        """The 95% Wilson interval of the robust accuracy, over the choice of images."""
         return wilson_interval(int(self.robust.sum()), len(self.robust))
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Charged queries, over all attacks."""
+        """Charged queries, summed over the attacks."""
         charged: NDArray[np.int64] = np.sum([result.queries for result in self.results.values()], axis=0)
         return charged
 
     @property
     def unfinished(self) -> int:
-        """Robust images that an interruption left to be attacked."""
+        """Number of robust images that an interruption left with attacks to come."""
         return list(self.results.values())[-1].summary.unfinished
 
     @property
     def adversarial(self) -> NDArray[np.float32]:
-        """All images, those that were fooled as their adversarial ones. Drawn anew each time."""
+        """All images, with the adversarial image in place of each fooled one. Rendered on each access."""
         images = self._first.adversarial
         for result in self.results.values():
             for outcome in result.outcomes:
@@ -80,9 +80,8 @@ class Evaluation:
         return images
 
     def table(self) -> Table:
-        """What each attack left, as a table: as text, as Markdown, as LaTeX."""
-        entries = [result.entry(name) for name, result in self.results.items()]
-        return evaluation_table(self._first.threat, entries, self.correct, self.unfinished)
+        """Return the accuracy left after each attack as a table, for text, Markdown and LaTeX."""
+        return evaluation_table(self)
 
     def __str__(self) -> str:
         return str(self.table())

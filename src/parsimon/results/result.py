@@ -1,9 +1,10 @@
-"""What attacks did to the given images: of one attack, and of several side by side."""
+"""Results of one attack (`Result`) and of several attacks side by side (`Comparison`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,58 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import render
 from parsimon.core.engine import Counters
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Threat
-from parsimon.core.types import Attack, Image, ImageSource, Outcome, Traffic
+from parsimon.core.types import Attack, Image, ImageSource, Outcome
 from parsimon.errors import InputError
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.comparison_table import Entry, comparison_table, paired_table
 from parsimon.results.statistics import Paired, paired
-from parsimon.results.summary import Summary, summarise, withstood
+from parsimon.results.summary import Summary, count_robust, summarise
 from parsimon.results.table import Table
-from parsimon.results.verification import Verification
+from parsimon.results.tables import comparison_table, paired_table
+
+
+@dataclass(frozen=True)
+class CleanPredictions:
+    """Predictions of the model on the clean images."""
+
+    predicted: NDArray[np.intp]
+    correct: NDArray[np.bool_]
+    classes: int
+    confidence: NDArray[np.float64]  # probability of the predicted class
+    backend: str | None = None  # how the model is run, if it says
+    values: int = 0  # per image; 0 if no image was read
+    scores: NDArray[np.float32] | None = None  # of the first clean images
+    fingerprint: str | None = None  # of the model's file, if it has one
+    runtime: str | None = None  # library that runs the model, with its version
+    remarks: tuple[str, ...] = ()  # on how the run was executed, shown below its tables
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.correct.mean())
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The second query of each of an attack's successes.
+
+    Attributes:
+        queried: Number of successes queried again, once each.
+        failed: Images whose success does not hold.
+    """
+
+    queried: int
+    failed: tuple[int, ...] = ()
+
+    @property
+    def held(self) -> int:
+        return self.queried - len(self.failed)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an attack did to the given images. Arrays have an entry for each of them, in their order.
+    """The result of one attack. Its arrays have one entry per given image, in the same order.
 
-    An image that the model misclassifies to begin with is not attacked; `attacked` tells which were.
+    Images that the model misclassifies without an attack are not attacked; see `attacked`.
     """
 
     attack: Attack
@@ -41,26 +78,26 @@ class Result:
 
     @property
     def traffic(self) -> Traffic | None:
-        """What went to a model behind a network for this attack; None of other models."""
+        """Images sent over the network for this attack; None for a local model."""
         return self.counters.traffic
 
     @property
     def attacked(self) -> NDArray[np.bool_]:
-        return self._spread(np.zeros(len(self.labels), np.bool_), [True] * len(self.outcomes))
+        return self._per_image(np.bool_, [True] * len(self.outcomes))
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Where the model was fooled within the budget."""
-        return self._spread(np.zeros(len(self.labels), np.bool_), [each.success for each in self.outcomes])
+        """Whether the model was fooled within the budget."""
+        return self._per_image(np.bool_, [each.success for each in self.outcomes])
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Charged queries; 0 where an image was not attacked."""
-        return self._spread(np.zeros(len(self.labels), np.int64), [each.queries for each in self.outcomes])
+        """Charged queries; 0 for an image that was not attacked."""
+        return self._per_image(np.int64, [each.queries for each in self.outcomes])
 
     @property
     def adversarial(self) -> NDArray[np.float32]:
-        """All images, those that were fooled as their adversarial ones. Drawn anew each time."""
+        """All images, with the adversarial image in place of each fooled one. Rendered on each access."""
         images = np.stack([np.asarray(self.images[index]) for index in range(len(self.labels))])
         for outcome in self.outcomes:
             if outcome.point is not None:
@@ -68,42 +105,30 @@ class Result:
         return images
 
     def draw(self, outcome: Outcome) -> Image:
-        """The adversarial image of a success."""
+        """Return the adversarial image of a success."""
         if outcome.point is None:
             raise InputError(f"image {outcome.index} was not fooled, so it has no adversarial image")
         return render(np.asarray(self.images[outcome.index]), self.threat, outcome.point)
 
     def verified(self, outcome: Outcome) -> bool | None:
-        """Return whether a success held when it was queried again; None where it was not."""
+        """Return whether a success held on its second query; None if it was not queried again."""
         if not outcome.success or self.verification is None:
             return None
         return outcome.index not in self.verification.failed
 
-    @property
+    @cached_property
     def summary(self) -> Summary:
         return summarise(self.outcomes, self.budget)
 
-    def entry(self, name: str) -> Entry:
-        """What a table says of it in a row of that name."""
-        return Entry(
-            name,
-            self.outcomes,
-            self.budget,
-            self.threat.loss,
-            self.attack.white_box,
-            self.traffic,
-            self.verification,
-            self.threat.rounding,
-        )
-
     def table(self) -> Table:
-        """The results as a table: as text, as Markdown, as LaTeX."""
+        """Return the result as a table, which can be written as text, Markdown and LaTeX."""
         return Comparison({type(self.attack).__name__: self}).table()
 
     def __str__(self) -> str:
         return str(self.table())
 
-    def _spread(self, array: NDArray[Any], values: list[Any]) -> NDArray[Any]:
+    def _per_image(self, dtype: type[np.generic], values: list[Any]) -> NDArray[Any]:
+        array = np.zeros(len(self.labels), dtype)
         array[[outcome.index for outcome in self.outcomes]] = values
         return array
 
@@ -113,56 +138,57 @@ class Comparison:
     """Several attacks on the same images of the same model.
 
     Attributes:
-        results: Each attack's result, by the name of its row.
-        relative_to: The attack over whose successes the queries of all are averaged once more.
+        results: Result of each attack, by the name of its row.
+        relative_to: An attack. An extra column averages all queries over the images that it fooled.
     """
 
     results: Mapping[str, Result]
     relative_to: str | None = None
 
     @property
+    def first(self) -> Result:
+        return next(iter(self.results.values()))
+
+    @property
+    def black_box(self) -> dict[str, Result]:
+        """Results of the attacks that see no gradients."""
+        return {name: result for name, result in self.results.items() if not result.attack.white_box}
+
+    @property
     def unfinished(self) -> int:
-        """Images that an interruption left, over all attacks."""
+        """Number of images left unfinished by an interruption, summed over the attacks."""
         return sum(result.summary.unfinished for result in self.results.values())
 
     @property
     def robust_accuracy(self) -> float:
-        """The share of all given images that the model classifies correctly and that no attack fooled.
+        """Share of all given images that the model classifies correctly and that no attack fooled.
 
-        Where only some of the correctly classified images were attacked, the others are taken to fare as these did:
-        it is then the clean accuracy times the share of the attacked that none fooled. Unfinished images are not fooled
-        so far, so until they are finished it is an upper bound.
+        If only some of the correctly classified images were attacked, this is the clean accuracy times the share of
+        attacked images that no attack fooled. It is an upper bound on the true robust accuracy; more queries tighten
+        it. Unfinished images count as not fooled.
         """
-        first = next(iter(self.results.values()))
-        images, correct, attacked = len(first.labels), int(first.clean.correct.sum()), len(first.outcomes)
-        # Whole numbers until the one division: 3 of 10 images are exactly what 0.3 is.
-        return correct * withstood(result.outcomes for result in self.results.values()) / (images * attacked)
+        correct, images = int(self.first.clean.correct.sum()), len(self.first.labels)
+        robust, attacked = count_robust(result.outcomes for result in self.results.values()), len(self.first.outcomes)
+        # One division of whole numbers, so that 3 of 10 images equal 0.3 exactly.
+        return correct * robust / (images * max(1, attacked))
 
     def table(self) -> Table:
-        """The comparison as a table: as text, as Markdown, as LaTeX."""
-        first = next(iter(self.results.values()))
-        entries = [result.entry(name) for name, result in self.results.items()]
-        seen = first.clean
-        way = () if seen.way is None else (f"Model run by {seen.way}.",)
-        return comparison_table(first.threat, entries, self.relative_to, seen.accuracy, (*way, *seen.remarks))
+        """Return the comparison as a table, which can be written as text, Markdown and LaTeX."""
+        return comparison_table(self)
 
     def paired(self) -> dict[str, Paired]:
-        """The first attack, a, against each of the others, b, on the same images.
+        """Compare the first black-box attack, a, with each of the others, b, image by image.
 
-        Those that see gradients are left out. Every image must be finished: resume an interrupted run first.
+        Every image must be finished: resume an interrupted run first.
         """
-        seen = list(self._black_box.items())
-        return {name: paired(seen[0][1].outcomes, other.outcomes, other.budget) for name, other in seen[1:]}
+        results = list(self.black_box.items())
+        return {name: paired(results[0][1].outcomes, other.outcomes, other.budget) for name, other in results[1:]}
 
     def tables(self) -> list[Table]:
-        """The comparison, and its attacks paired where there are several and all have finished."""
-        if len(self._black_box) < 2 or self.unfinished:
+        """Return the comparison, and the paired table if several black-box attacks have finished."""
+        if len(self.black_box) < 2 or self.unfinished:
             return [self.table()]
-        return [self.table(), paired_table(next(iter(self._black_box)), self.paired())]
-
-    @property
-    def _black_box(self) -> dict[str, Result]:
-        return {name: result for name, result in self.results.items() if not result.attack.white_box}
+        return [self.table(), paired_table(next(iter(self.black_box)), self.paired())]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables()))

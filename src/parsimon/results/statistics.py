@@ -1,13 +1,15 @@
-"""What a number, a curve, or a difference between two attacks is worth. Pure functions on outcomes; numpy alone."""
+"""Intervals, paired tests and success curves. Pure functions on outcomes; scipy.stats where it has the method.
+
+scipy takes most of a second to import, so each function imports it when it is called.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,73 +18,58 @@ from parsimon.core.types import Outcome
 from parsimon.errors import InputError
 
 Interval = tuple[float, float]
-Statistic = Callable[..., NDArray[Any]]  # called as statistic(samples, axis=1), as numpy's mean and median can be
+Statistic = Callable[..., NDArray[Any]]  # called as statistic(samples, axis=-1), like numpy's mean and median
 
-_AT_ONCE = 2**17  # numbers resampled at once, whatever there are in all: a megabyte, which stays in a cache
-_EXACT_UP_TO = 200  # differences; with more, the normal approximation is as good, and the exact sum grows as their cube
+_BATCH_VALUES = 2**17  # values resampled at a time: one megabyte, which fits into a cache
+_EXACT_UP_TO = 200  # differences; the exact sum takes cubic time, and above this the normal approximation is as good
 
 
+@cache
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of a rate; it stays within [0, 1] and means something at 0 and 1 too."""
+    """Return the Wilson score interval of a rate."""
+    from scipy.stats import binomtest
+
     if trials == 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    rate = successes / trials
-    centre = rate + z * z / (2 * trials)
-    spread = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
-    scale = 1 + z * z / trials
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    # The interval does not depend on p. At the observed rate scipy skips the test, which takes ten times as long.
+    low, high = binomtest(successes, trials, successes / trials).proportion_ci(confidence, method="wilson")
+    return float(low), float(high)
 
 
 def bootstrap_interval(
     values: ArrayLike, statistic: Statistic, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> Interval:
-    """The percentile bootstrap interval of a statistic (Efron and Tibshirani, 1993, chapter 13).
+    """Return the percentile bootstrap interval of a statistic (Efron and Tibshirani, 1993, chapter 13).
 
-    The values are resampled along their first axis, so that rows of a table stay whole. Percentile and not BCa, since
-    BCa leans on the jackknife, which is inconsistent for the median.
+    The rows of a table of values are resampled as a whole, and the statistic receives each column as an argument.
+    Percentile and not BCa: BCa relies on the jackknife, which is inconsistent for the median.
     """
+    from scipy.stats import bootstrap
+
     sample = np.asarray(values, np.float64)
     if sample.ndim == 0 or len(sample) < 2:
         raise InputError(f"an interval needs at least 2 values; got {sample.size}: attack more images")
     if not 0 < confidence < 1 or draws < 1:
         raise InputError(f"confidence must lie between 0 and 1, and draws be positive; got {confidence} and {draws}")
-    rng = np.random.default_rng(seed)
-    found = (_medians if statistic is np.median and sample.ndim == 1 else _resampled)(sample, statistic, draws, rng)
+    columns = tuple(np.atleast_2d(sample.T))
+    with np.errstate(invalid="ignore"):  # scipy's own percentiles and standard error, of infinite ratios
+        found = bootstrap(
+            columns,
+            statistic,
+            n_resamples=draws,
+            batch=max(1, _BATCH_VALUES // sample.size),
+            vectorized=True,
+            paired=len(columns) > 1,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).bootstrap_distribution
     tail = (1 - confidence) / 2
-    # Outwards to the next drawn value: what lies between two infinite ratios is not a number.
+    # Outwards to the next drawn value: between two infinite ratios there is no number.
     return float(np.quantile(found, tail, method="lower")), float(np.quantile(found, 1 - tail, method="higher"))
 
 
-def _resampled(
-    sample: NDArray[np.float64], statistic: Statistic, draws: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """The statistic of each of so many samples, drawn with replacement."""
-    rows = max(1, _AT_ONCE // sample.size)
-    drawn = [
-        statistic(sample[rng.integers(len(sample), size=(min(rows, draws - begun), len(sample)))], axis=1)
-        for begun in range(0, draws, rows)
-    ]
-    return np.concatenate(drawn)
-
-
-def _medians(sample: NDArray[np.float64], _: Statistic, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """The same for the median, without drawing the samples: of ten thousand images that would take seconds.
-
-    To draw n of n sorted values is to draw n uniform numbers, each of which points at a value. Their middle ones, in
-    order, are all that the median depends on, and those have known distributions.
-    """
-    count = len(sample)
-    middle = (count + 1) // 2
-    low = rng.beta(middle, count + 1 - middle, draws)
-    high = low if count % 2 else low + (1 - low) * rng.beta(1, count - middle, draws)
-    places = (count * np.stack([low, high])).astype(np.intp).clip(0, count - 1)
-    medians: NDArray[np.float64] = np.sort(sample)[places].mean(axis=0)
-    return medians
-
-
 def interval_of(values: ArrayLike, statistic: Statistic, **settings: Any) -> Interval | None:
-    """The bootstrap interval, or None where there are too few values for one."""
+    """Return the bootstrap interval, or None for fewer than two values."""
     return bootstrap_interval(values, statistic, **settings) if np.shape(values)[0] > 1 else None
 
 
@@ -90,15 +77,14 @@ def interval_of(values: ArrayLike, statistic: Statistic, **settings: Any) -> Int
 class Paired:
     """Two attacks, a and b, on the same images. Ratios are a's queries over b's, on the images that both fooled.
 
-    They are ratios of the means and of the medians that a table shows, not means of ratios: of two attacks with
-    ratios 2 and 1/2, neither is the better. What cannot be said of so few images is None.
+    Each is a ratio of the means or medians that a table shows, not a mean of ratios. None: too few images to compute.
     """
 
     both: int
     only_a: int
     only_b: int
     neither: int
-    success_p: float  # McNemar's exact test: that an image which one alone fooled is as likely to be a's as b's
+    success_p: float  # McNemar's exact test: an image that one attack alone fooled is as likely to be a's as b's
     difference: float  # a's success rate minus b's
     difference_interval: Interval  # Newcombe's
     mean_ratio: float | None
@@ -116,7 +102,7 @@ def paired(
     draws: int = 10_000,
     seed: int = 0,
 ) -> Paired:
-    """Compare two attacks image by image; a success after more queries than the budget is a failure."""
+    """Compare two attacks image by image. A success after more queries than the budget is a failure."""
     queries_a, queries_b = _queries(a, budget), _queries(b, budget)
     if queries_a.keys() != queries_b.keys() or not queries_a:
         odd = sorted(queries_a.keys() ^ queries_b.keys())
@@ -127,9 +113,11 @@ def paired(
     both, only_a = int((fooled_a & fooled_b).sum()), int((fooled_a & ~fooled_b).sum())
     only_b, neither = int((~fooled_a & fooled_b).sum()), int((~fooled_a & ~fooled_b).sum())
     shared = pairs[fooled_a & fooled_b]
-    intervals = [
-        interval_of(shared, ratio, confidence=confidence, draws=draws, seed=seed) for ratio in (_of_means, _of_medians)
-    ]
+    ratios = [partial(_ratio, statistic) for statistic in (np.mean, np.median)]
+    mean_ratio, median_ratio = (float(ratio(*shared.T, axis=0)) if both else None for ratio in ratios)
+    mean_interval, median_interval = (
+        interval_of(shared, ratio, confidence=confidence, draws=draws, seed=seed) for ratio in ratios
+    )
     return Paired(
         both=both,
         only_a=only_a,
@@ -138,25 +126,23 @@ def paired(
         success_p=mcnemar(only_a, only_b),
         difference=(only_a - only_b) / len(pairs),
         difference_interval=newcombe_interval(both, only_a, only_b, neither, confidence),
-        mean_ratio=float(_of_means(shared, axis=0)) if both else None,
-        mean_ratio_interval=intervals[0],
-        median_ratio=float(_of_medians(shared, axis=0)) if both else None,
-        median_ratio_interval=intervals[1],
+        mean_ratio=mean_ratio,
+        mean_ratio_interval=mean_interval,
+        median_ratio=median_ratio,
+        median_ratio_interval=median_interval,
         queries_p=wilcoxon(shared[:, 0] - shared[:, 1]) if both else None,
     )
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """The two-sided p-value of McNemar's exact test: a fair coin for each image that exactly one of two fooled."""
-    tosses, term, tail = only_a + only_b, 1, 0
-    for heads in range(min(only_a, only_b) + 1):
-        tail += term  # the binomial coefficient, as an integer: nothing underflows
-        term = term * (tosses - heads) // (heads + 1)
-    return min(1.0, 2 * tail / (1 << tosses))
+    """Return the two-sided p-value of McNemar's exact test on the images that exactly one of two attacks fooled."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def newcombe_interval(both: int, only_a: int, only_b: int, neither: int, confidence: float = 0.95) -> Interval:
-    """The interval of the difference between two paired success rates.
+    """Return the interval of the difference between two paired success rates.
 
     Method 10 of Newcombe, "Improved confidence intervals for the difference between binomial proportions based on
     paired data", Statistics in Medicine 17 (1998): the two Wilson intervals, joined with their correlation.
@@ -167,7 +153,7 @@ def newcombe_interval(both: int, only_a: int, only_b: int, neither: int, confide
     rate_a, rate_b = fooled_a / images, fooled_b / images
     margins = fooled_a * (images - fooled_a) * fooled_b * (images - fooled_b)
     excess = both * neither - only_a * only_b
-    shrunk = max(excess - images / 2, 0) if excess > 0 else excess  # his correction for continuity
+    shrunk = max(excess - images / 2, 0) if excess > 0 else excess  # the paper's continuity correction
     correlation = shrunk / math.sqrt(margins) if margins else 0.0
 
     def reach(one: float, other: float) -> float:
@@ -179,31 +165,30 @@ def newcombe_interval(both: int, only_a: int, only_b: int, neither: int, confide
 
 
 def wilcoxon(differences: ArrayLike) -> float:
-    """The two-sided p-value of Wilcoxon's signed-rank test, equal differences at their mean rank and zeros left out.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test. Ties get their mean rank; zeros are dropped.
 
-    Exact, ties and all, for up to 200 differences; beyond, by the normal approximation without continuity correction.
+    Exact for up to 200 differences. scipy is exact only without ties, and query counts often tie.
     """
+    from scipy import stats
+
     nonzero = np.asarray(differences, np.float64)
     nonzero = nonzero[nonzero != 0]
-    _, place, equal = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
-    doubled = (2 * np.cumsum(equal) - equal + 1)[place]  # twice the mean ranks, which are whole or half numbers
-    positive, total = int(doubled[nonzero > 0].sum()), int(doubled.sum())
     if len(nonzero) > _EXACT_UP_TO:
-        deviation = math.sqrt(float((doubled.astype(np.float64) ** 2).sum())) / 2
-        return math.erfc(abs(positive - total / 2) / deviation / math.sqrt(2))
-    chances = np.ones(1)  # of each sum, when every rank is counted or not by the toss of a coin
-    for rank in doubled:
+        return float(stats.wilcoxon(nonzero, method="asymptotic").pvalue)
+    ranks = (2 * stats.rankdata(np.abs(nonzero))).astype(int)  # doubled, since mean ranks may be half numbers
+    positive, total = int(ranks[nonzero > 0].sum()), int(ranks.sum())
+    chances = np.ones(1)  # of each rank sum, if every rank is positive with probability 1/2
+    for rank in ranks:
         chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
-    smaller = min(positive, total - positive)
-    return min(1.0, 2 * float(chances[: smaller + 1].sum()))
+    return min(1.0, 2 * float(chances[: min(positive, total - positive) + 1].sum()))
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Cumulative success against queries: a step function, given by where it rises and to how many images."""
+    """Cumulative success against queries: a step function that rises to `fooled` images at `queries`."""
 
-    queries: NDArray[np.int64]  # at which it rises, in order
-    fooled: NDArray[np.int64]  # images fooled within so many
+    queries: NDArray[np.int64]  # ascending
+    fooled: NDArray[np.int64]
     images: int
     budget: int
 
@@ -212,20 +197,20 @@ class Curve:
         return self.fooled / self.images
 
     def count_at(self, queries: ArrayLike) -> NDArray[np.int64]:
-        """Images fooled within so many queries."""
-        asked = np.asarray(queries)
-        if asked.size and asked.max() > self.budget:
-            raise InputError(f"the curve is known up to its budget, {self.budget:,} queries; got {asked.max():,}")
+        """Return the number of images fooled within that many queries."""
+        wanted = np.asarray(queries)
+        if wanted.size and wanted.max() > self.budget:
+            raise InputError(f"the curve is known up to its budget, {self.budget:,} queries; got {wanted.max():,}")
         steps: NDArray[np.int64] = np.concatenate([[0], self.fooled])
-        return steps[np.searchsorted(self.queries, asked, side="right")]
+        return steps[np.searchsorted(self.queries, wanted, side="right")]
 
     def at(self, queries: ArrayLike) -> NDArray[np.float64]:
-        """The success rate within so many queries."""
+        """Return the success rate within that many queries."""
         return self.count_at(queries) / self.images
 
 
 def curve(outcomes: Sequence[Outcome], budget: int) -> Curve:
-    """The share of all attacked images that is fooled within so many queries. The unfinished count as not fooled."""
+    """Return the success curve over all attacked images. Unfinished images count as not fooled."""
     if not outcomes:
         raise InputError("a curve needs at least one attacked image; got none")
     queries = [each.queries for each in outcomes if each.success and each.queries <= budget]
@@ -233,39 +218,30 @@ def curve(outcomes: Sequence[Outcome], budget: int) -> Curve:
     return Curve(rises, np.cumsum(counts), len(outcomes), budget)
 
 
-class Spread(NamedTuple):
-    """A mean and a standard deviation at each number of queries."""
-
-    at: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-
-
 def band(of: Curve, at: ArrayLike, confidence: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's interval at each of some numbers of queries: for one of them at a time, not for the curve as a whole."""
+    """Return the pointwise Wilson interval of a curve at some numbers of queries, as lower and upper ends."""
     counts, place = np.unique(of.count_at(at), return_inverse=True)
     ends = np.array([wilson_interval(int(count), of.images, confidence) for count in counts]).reshape(-1, 2)[place]
     return ends[..., 0], ends[..., 1]
 
 
-def mean_band(curves: Sequence[Curve], at: ArrayLike) -> Spread:
-    """Mean and standard deviation of several settings' curves (the paper's supplement D).
+def mean_band(curves: Sequence[Curve], at: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and standard deviation of several settings' curves (the paper's supplement D).
 
-    The settings are all there are, not a sample of more: the deviation divides by their number.
+    The settings are the whole population, so the deviation divides by their number.
     """
     if not curves:
         raise InputError("a mean needs at least one curve; got none")
-    queries = np.asarray(at, np.float64)
-    rates = np.stack([each.at(queries) for each in curves])
-    return Spread(queries, rates.mean(axis=0), rates.std(axis=0))
+    rates = np.stack([each.at(at) for each in curves])
+    return rates.mean(axis=0), rates.std(axis=0)
 
 
 def _queries(outcomes: Sequence[Outcome], budget: int) -> dict[int, float]:
-    """The queries of each image's success within the budget, infinite for a failure."""
+    """Return each image's queries until its success within the budget; infinite for a failure."""
     queries: dict[int, float] = {}
     for each in outcomes:
         if each.index in queries:
-            raise InputError(f"paired attacks must have one outcome an image; got two of image {each.index}")
+            raise InputError(f"paired attacks must have one outcome per image; got two of image {each.index}")
         if each.ended == "interrupted" and each.queries < budget:
             what = f"image {each.index} is unfinished after {each.queries:,} queries"
             raise InputError(f"paired attacks must be finished; {what}: resume the run, or compare at a smaller budget")
@@ -273,10 +249,7 @@ def _queries(outcomes: Sequence[Outcome], budget: int) -> dict[int, float]:
     return queries
 
 
-def _ratio(statistic: Statistic, pairs: NDArray[Any], axis: int) -> NDArray[Any]:
-    of_a, of_b = statistic(pairs[..., 0], axis=axis), statistic(pairs[..., 1], axis=axis)
-    with np.errstate(divide="ignore", invalid="ignore"):  # free successes can have taken no charged query at all
+def _ratio(statistic: Statistic, a: NDArray[Any], b: NDArray[Any], axis: int) -> NDArray[Any]:
+    of_a, of_b = statistic(a, axis=axis), statistic(b, axis=axis)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a success can take no charged query at all
         return np.where(of_b > 0, of_a / of_b, math.inf)
-
-
-_of_means, _of_medians = partial(_ratio, np.mean), partial(_ratio, np.median)

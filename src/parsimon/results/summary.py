@@ -1,4 +1,4 @@
-"""Records to numbers: rates, means, medians, intervals. Pure functions; nothing here runs or draws anything."""
+"""Summaries of outcomes: rates, means, medians and their intervals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from parsimon.results.statistics import Interval, interval_of, wilson_interval
 class Summary:
     """One row of a results table.
 
-    The success rate is over every attacked (correctly classified) image; mean and median queries are over successes
-    only. Unfinished images, which an interrupted run leaves, are among the attacked and not among the successes: the
-    rate is then a lower bound. Intervals are of 95 %: Wilson's of the rate, the bootstrap's of queries, where there are
-    at least two successes.
+    The success rate is over all attacked (correctly classified) images; mean and median queries are over successes.
+    Unfinished images count as attacked and not as successes, so the rate is then a lower bound. Intervals are 95%:
+    Wilson for the rate, percentile bootstrap for queries (None with fewer than two successes).
     """
 
     attacked: int
@@ -30,8 +29,8 @@ class Summary:
     outside: int
     out_of_range: int
     gradients: int
-    mean_of_all: float | None  # over all images, a failure counted at the budget; None while some are unfinished
-    of_successes: tuple[int, ...] = field(repr=False)  # queries of each
+    mean_of_all: float | None  # a failure counts as the budget; None while images are unfinished
+    of_successes: tuple[int, ...] = field(repr=False)  # queries of each success
 
     @property
     def successes(self) -> int:
@@ -43,7 +42,7 @@ class Summary:
 
     @property
     def interval(self) -> Interval | None:
-        """None while some images are unfinished, of which it would know nothing."""
+        """The interval of the success rate; None while images are unfinished."""
         return None if self.unfinished else wilson_interval(self.successes, self.attacked)
 
     @property
@@ -64,6 +63,7 @@ class Summary:
 
 
 def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
+    """Return the summary of one attack's outcomes."""
     of_successes = tuple(outcome.queries for outcome in outcomes if outcome.success)
     unfinished = sum(outcome.ended == "interrupted" for outcome in outcomes)
     of_all = [*of_successes, *[budget] * (len(outcomes) - len(of_successes))]
@@ -80,18 +80,16 @@ def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
     )
 
 
-def withstood(attacks: Iterable[Sequence[Outcome]]) -> int:
-    """How many of the images that several attacks were on none of them fooled."""
-    endings: dict[int, bool] = {}
-    for outcome in (outcome for outcomes in attacks for outcome in outcomes):
-        endings[outcome.index] = endings.get(outcome.index, False) or outcome.success
-    return sum(not fooled for fooled in endings.values())
+def count_robust(attacks: Iterable[Sequence[Outcome]]) -> int:
+    """Return the number of images that no attack fooled."""
+    outcomes = [outcome for each in attacks for outcome in each]
+    return len({each.index for each in outcomes} - {each.index for each in outcomes if each.success})
 
 
 def where_fooled(reference: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes on the images that a reference attack fooled.
+    """Return the outcomes on the images that a reference attack fooled.
 
-    Means over different successes cannot be compared: an attack that fools the harder images too pays for them.
+    Means over different successes are not comparable: an attack that also fools harder images spends more queries.
     """
     fooled = {outcome.index for outcome in reference if outcome.success}
     return [outcome for outcome in outcomes if outcome.index in fooled]

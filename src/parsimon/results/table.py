@@ -1,4 +1,4 @@
-"""A table as text for a terminal, as Markdown, as LaTeX."""
+"""The `Table` type, which can be written as text for a terminal, as Markdown and as LaTeX."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table before it is written in one format or another. Groups of rows are set apart by a rule.
+    """A table in no particular format. A rule separates its groups of rows.
 
-    Names in it may come from anywhere, so line breaks and control characters in its texts become spaces.
+    Names may come from anywhere, so line breaks and control characters become spaces.
     """
 
     title: str
@@ -42,18 +42,18 @@ class Table:
         object.__setattr__(self, "notes", [*map(_flat, self.notes)])
 
     def rich(self) -> RichTable:
-        """For a terminal; fits 80 columns, with each interval in a line of its own below its number."""
+        """Return the table for a terminal of 80 columns, with each interval below its number."""
         table = RichTable(
             title=escape(self.title),
             title_justify="left",
             caption=escape("\n".join(self.notes)),
             caption_justify="left",
-            # A frame would cost the columns that seven-digit numbers need.
+            # A frame would take the columns that seven-digit numbers need.
             box=box.SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,
             padding=(0, 1, 0, 0),
-            min_width=_WIDTH - 4,  # so that the caption's lines stay whole
+            min_width=_WIDTH - 4,  # keeps the lines of the caption whole
         )
         names, *widths = self._widths()
         table.add_column(escape(self.headers[0]), overflow="fold", max_width=names)
@@ -66,17 +66,18 @@ class Table:
         return table
 
     def _widths(self) -> list[int]:
-        """Of the columns in a terminal: a header, and what names an attack, is folded if it must be; a number never."""
+        """Return the columns' widths in a terminal. Headers and names may be folded, numbers never."""
         cells = zip(*(row for group in self.groups for row in group), strict=True)
         names, *widest = [max(len(line) for cell in column for line in _lines(cell)) for column in cells]
         for headers in (lambda header: len(header), lambda header: max(map(len, header.split()))):
             widths = [max(pair) for pair in zip(widest, map(headers, self.headers[1:]), strict=True)]
-            left = _WIDTH - sum(widths) - 2 * len(widths)  # which stand two spaces apart
+            left = _WIDTH - sum(widths) - 2 * len(widths)  # two spaces between columns
             if left >= names:
                 break
         return [max(left, 1), *widths]
 
     def markdown(self) -> str:
+        """Return the table as Markdown, with title and notes."""
         rows = [[_markdown(cell) for cell in row] for group in self.groups for row in group]
         headers = [_escaped(header) for header in self.headers]
         widths = [max(len(line[column]) for line in (headers, *rows)) for column in range(len(headers))]
@@ -86,9 +87,9 @@ class Table:
         return "\n".join([f"{title}:", "", *(f"| {line} |" for line in lines), "", notes])
 
     def latex(self) -> str:
-        """A tabular for the package booktabs; title and notes as comments.
+        """Return a tabular for the package booktabs, with title and notes as comments.
 
-        Intervals have a row of their own, in small type below their numbers: who has no room for them deletes it.
+        Intervals have rows of their own in small type, which are easily deleted.
         """
         headers = [_tex(header) for header in self.headers]
         groups = [[line for row in group for line in _tex_rows(row)] for group in self.groups]
@@ -112,10 +113,12 @@ TABLE_FILES = {"markdown": "table.md", "latex": "table.tex"}
 
 
 def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
-    """Write tables as Markdown and as LaTeX into a folder, all of them into one file each."""
-    for form, name in TABLE_FILES.items():
-        (folder / name).write_text("\n\n".join(getattr(table, form)() for table in tables) + "\n", encoding="utf-8")
-    return [folder / name for name in TABLE_FILES.values()]
+    """Write all tables into one Markdown file and one LaTeX file."""
+    paths = []
+    for write, name in zip((Table.markdown, Table.latex), TABLE_FILES.values(), strict=True):
+        paths.append(folder / name)
+        paths[-1].write_text("\n\n".join(map(write, tables)) + "\n", encoding="utf-8")
+    return paths
 
 
 def _flat(text: str) -> str:
@@ -124,12 +127,12 @@ def _flat(text: str) -> str:
 
 
 def _span(interval: tuple[str, str], dash: str = "-") -> str:
-    """From low to high, with a dash where it cannot be taken for a minus."""
+    """Return the interval as text, with a dash unless it could be read as a minus."""
     return (" to " if interval[0][0] in "+-" else dash).join(interval)
 
 
 def _lines(cell: Cell) -> list[str]:
-    """As a terminal shows it."""
+    """Return the lines of a cell in a terminal."""
     return [cell.text, *([_span(cell.interval)] if cell.interval else [])]
 
 
@@ -144,12 +147,12 @@ def _markdown(cell: Cell) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return the text as Markdown shows it as it is, in a table too."""
+    """Return the text with Markdown's special characters escaped."""
     return re.sub(r"([\\|<*`\[])", r"\\\1", text)
 
 
 def _tex_rows(row: Sequence[Cell]) -> list[list[str]]:
-    """The numbers of a row, and below them their intervals, if there are any."""
+    """Return a row of numbers, followed by a row of intervals if there are any."""
     rows = [[rf"\textbf{{{_tex(cell.text)}}}" if cell.best else _tex(cell.text) for cell in row]]
     if any(cell.interval for cell in row):
         rows.append([rf"{{\scriptsize {_tex(_span(cell.interval, '--'))}}}" if cell.interval else "" for cell in row])
@@ -175,6 +178,6 @@ _TEX = {
 
 
 def _tex(text: str) -> str:
-    """Text as LaTeX sets it as it is; a sign before a number becomes a mathematical one."""
+    """Return the text escaped for LaTeX, with the sign of a number in math mode."""
     text = "".join(_TEX.get(character, character) for character in text).replace("$>$=", r"$\geq$")
     return re.sub(r"(?<![^ ])([+-])(?=\d)", r"$\1$", text)

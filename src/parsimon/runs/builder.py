@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from parsimon.core.engine import Counters
 from parsimon.core.threat import Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Result
-from parsimon.results.verification import Verification
+from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs.config import RunConfig
 
 

@@ -76,7 +76,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 checked = msgspec.convert(value, hint)
             except (msgspec.ValidationError, OverflowError):
-                raise InputError(f"{name} must be {_described(hint)}; got {quote(given)}") from None
+                raise InputError(f"{name} must be {_described(hint)}; got {quote(given)}", argument=name) from None
             msgspec.structs.force_setattr(self, name, checked)
 
 
@@ -148,7 +148,9 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         try:
             return self.eps if isinstance(self.eps, float) else parse_number(self.eps)
         except ValueError:
-            raise InputError(f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}") from None
+            raise InputError(
+                f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}", argument="eps"
+            ) from None
 
     @property
     def hash(self) -> str:

@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters, Step
+from parsimon.core.model import Model
 from parsimon.core.threat import Rounding, Threat
-from parsimon.core.types import Attack, ImageSource, JournalEntry, Model, Outcome, Task
-from parsimon.data.choice import choose
-from parsimon.data.given import as_images, as_numpy
-from parsimon.data.validate import check_labels
+from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome, Task
+from parsimon.data.base import choose
+from parsimon.data.validate import as_images, as_numpy, check_labels
 from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.models import as_model
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Result
-from parsimon.results.verification import Verification
+from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs import preflight
 from parsimon.runs.builder import ResultBuilder, all_outcomes, threat_for
 from parsimon.runs.config import RunConfig
@@ -147,6 +145,7 @@ def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) 
         for name, attack in attacks.items()
     }
     for name, threat in threats.items():
+        preflight.check_answers(model, attacks[name])
         preflight.check_threat(model, threat)
         EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from parsimon.core.threat import Rounding
 from parsimon.errors import InputError
-from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import CleanPredictions
 from parsimon.runs.preflight import check_same_model
 from parsimon.runs.store import Store
 from parsimon.version import __version__
 
 _LOG = logging.getLogger("parsimon")
+# Backends under the names that version 0.2 stored.
+_FORMER_BACKENDS = {"ONNX Runtime, a core a call": "ONNX Runtime, one single-threaded call per core"}
 
 Number = Annotated[int, Meta(ge=0, lt=2**31)]
 Numbers = Annotated[list[Number], Meta(min_length=1)]
@@ -89,8 +91,10 @@ def record_clean(
     store.check_fact("labels", labels.tolist())
     store.check_fact("predicted", clean.predicted.tolist())
     store.check_fact("chosen", chosen)
-    if clean.way is not None:
-        check_continued(store, "way", clean.way, "the model run by", "rounds differently")
+    if clean.backend is not None:
+        if (former := store.get_fact("way")) in _FORMER_BACKENDS:
+            store.set_fact("way", _FORMER_BACKENDS[former])
+        check_continued(store, "way", clean.backend, "the model run by", "rounds differently")
     scores = store.get_fact("scores")
     if scores is None:
         store.set_fact("scores", _packed(clean.scores))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from parsimon import catalogue
 from parsimon.data.base import Data
-from parsimon.data.named import PICTURES, open_data, open_preprocess
+from parsimon.data.named import PICTURES, open_data
+from parsimon.data.pictures import open_preprocess
 from parsimon.models import hubs
 
 

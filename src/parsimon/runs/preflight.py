@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import scores_of
+from parsimon.core.model import ANSWER_LEVELS, AnswerLevel, Model
 from parsimon.core.threat import Scores, Threat
-from parsimon.core.types import ImageSource, Model, ReadingModel
+from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
 from parsimon.models.partial import check_partial
-from parsimon.results.clean import CleanPredictions
+from parsimon.results.result import CleanPredictions
 
 _TIMED = 5  # model calls
 _COPIES = 4  # of a batch that are in memory at once, at least
@@ -68,11 +69,11 @@ def prepare(
         correct,
         classes,
         confidence,
-        getattr(oracle, "way", None),
+        oracle.backend,
         pixels[0].size,
         np.concatenate(kept),
-        getattr(oracle, "fingerprint", None),
-        getattr(oracle, "runtime", None),
+        oracle.fingerprint,
+        oracle.runtime,
     )
 
 
@@ -99,7 +100,8 @@ def check_batch(images: int, values: int) -> None:
     taken = np.dtype(np.float32).itemsize * images * values
     if _COPIES * taken > memory:
         sizes = f"{taken / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
-        raise InputError(f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size")
+        sentence = f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size"
+        raise InputError(sentence, argument="batch_size")
 
 
 def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
@@ -123,7 +125,7 @@ def classify(oracle: Model, pixels: NDArray[np.float32], batch_size: int, classe
     if oracle.fixed_batch and count < batch_size:
         check_batch(batch_size, pixels[0].size)
         pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
-    elif not (isinstance(oracle, ReadingModel) and oracle.only_reads):
+    elif not oracle.only_reads:
         pixels = pixels.copy()  # it may normalise them in place
     scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device), classes)[:count]
     if not np.isfinite(scores).all():
@@ -144,7 +146,7 @@ def check_targets(targets: Any, labels: NDArray[np.intp] | None, count: int, kno
 
 def check_shape(oracle: Model, shape: tuple[int, ...]) -> None:
     """The images' shape against the one that the model declares, where it declares one."""
-    declared = getattr(oracle, "image_shape", None)
+    declared = oracle.image_shape
     if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
         wanted = ", ".join("any" if side is None else str(side) for side in declared)
         what_to_do = "resize them, channels first"
@@ -155,14 +157,31 @@ def check_shape(oracle: Model, shape: tuple[int, ...]) -> None:
 
 def check_threat(oracle: Model, threat: Threat) -> None:
     """Whether the model can be shown what the threat shows, and tells what its loss needs."""
-    if getattr(oracle, "eight_bit_only", False) and not threat.eight_bit:
+    if oracle.eight_bit_only and not threat.eight_bit:
         raise InputError(
             "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
-            "use 8-bit mode (eight_bit=True, --eight-bit)"
+            "use 8-bit mode (eight_bit=True)",
+            argument="eight_bit",
         )
-    top = getattr(oracle, "top", None)
-    if top is not None:
-        check_partial(top, threat)
+    if oracle.top is not None:
+        check_partial(oracle.top, threat)
+
+
+def check_answers(oracle: Model, attack: Attack) -> None:
+    """Match what the attack needs to know with what the model gives."""
+    needs: AnswerLevel = "gradient" if attack.white_box else "loss"
+    if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(oracle.gives):
+        return
+    name = type(attack).__name__
+    if needs == "gradient":
+        raise ModelError(
+            f"{name} is a white-box attack and needs gradients, which this model does not give: pass a torch module, "
+            "or an ONNX file by its path or its name in the zoo"
+        )
+    raise ModelError(
+        f"{name} needs the {needs} of its queries; this model gives only the {oracle.gives}: choose another "
+        "attack, or a model that gives more"
+    )
 
 
 def scores_kind(oracle: Model, images: ImageSource, batch_size: int) -> Scores:
@@ -190,9 +209,14 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
     """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
     are_probabilities = _are_probabilities(scores)
     if are_probabilities and declared == "logits":
-        raise InputError("the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'")
+        raise InputError(
+            "the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'",
+            argument="scores",
+        )
     if not are_probabilities and declared == "probabilities":
-        raise InputError("the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'")
+        raise InputError(
+            "the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'", argument="scores"
+        )
 
 
 def check_determinism(oracle: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
@@ -229,6 +253,7 @@ class Finding:
     name: str
     verdict: Literal["ok", "note", "error"]
     sentence: str
+    argument: str | None = None  # the setting at fault
 
 
 def inspect(
@@ -238,7 +263,8 @@ def inspect(
     try:
         yield from _findings(oracle, images, labels, threat, batch_size)
     except ParsimonError as error:
-        yield Finding("images, labels, model", "error", str(error))
+        argument = error.argument if isinstance(error, InputError) else None
+        yield Finding("images, labels, model", "error", str(error), argument)
 
 
 def _findings(
@@ -278,8 +304,8 @@ def _findings(
     else:
         sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
     yield Finding("size of the batch", "note" if alone and not oracle.fixed_batch else "ok", sentence)
-    if clean.way is not None:
-        yield Finding("speed", "ok", _speed(oracle, clean.way, pixels, batch_size))
+    if clean.backend is not None:
+        yield Finding("speed", "ok", _speed(oracle, clean.backend, pixels, batch_size))
     correct = int(clean.correct.sum())
     sentence = f"{clean.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
     guessed = clean.accuracy <= 1 / clean.classes
@@ -288,20 +314,20 @@ def _findings(
     yield Finding("clean accuracy", "note" if guessed else "ok", sentence)
 
 
-def _speed(oracle: Any, way: str, pixels: NDArray[np.float32], batch_size: int) -> str:
+def _speed(oracle: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
     """Milliseconds an image in full batches; beside them those of the plain way, where another was chosen."""
-    plain = getattr(oracle, "plain", oracle)
-    ways = [oracle] if plain.way == way else [oracle, plain]
-    seconds: list[list[float]] = [[] for _ in ways]
+    plain = oracle.plain()
+    models = [oracle] if plain.backend == backend else [oracle, plain]
+    seconds: list[list[float]] = [[] for _ in models]
     for _ in range(_TIMED + 1):  # in turns, so that both see the same state of the machine
-        for each, spent in zip(ways, seconds, strict=True):
+        for each, spent in zip(models, seconds, strict=True):
             began = time.perf_counter()
             classify(each, pixels, batch_size)
             spent.append(time.perf_counter() - began)
     shown = batch_size if oracle.fixed_batch else len(pixels)
     costs = [f"{1000 * median(spent[1:]) / shown:.3g} ms" for spent in seconds]  # without the first, which warms up
-    beside = "" if len(costs) == 1 else f"; {plain.way} alone: {costs[1]}"
-    return f"{costs[0]} an image in batches of {shown}, by {way}{beside}"
+    beside = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
+    return f"{costs[0]} an image in batches of {shown}, by {backend}{beside}"
 
 
 def _difference(left: NDArray[Any], right: NDArray[Any]) -> float:

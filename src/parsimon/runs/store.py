@@ -32,9 +32,10 @@ from typing import Any, NamedTuple, Self, get_args
 import numpy as np
 
 from parsimon.core.grid import first_grid
-from parsimon.core.types import Corner, Ended, Image, ImageSource, JournalEntry, Outcome, Picture, Point, Traffic
+from parsimon.core.model import Traffic
+from parsimon.core.types import Corner, Ended, Image, ImageSource, JournalEntry, Outcome, Picture, Point
 from parsimon.errors import InputError, StoreError, first_line, quote
-from parsimon.results.verification import Verification
+from parsimon.results.result import Verification
 from parsimon.runs import packing, runfile
 from parsimon.runs.runfile import checksum, snapshot, transaction
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from parsimon.attacks.named import named_rows, row_named
+from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.engine import Counters
+from parsimon.core.model import Traffic
 from parsimon.core.threat import Rounding
-from parsimon.core.types import JournalEntry, Outcome, Traffic
+from parsimon.core.types import JournalEntry, Outcome
 from parsimon.data import Data
 from parsimon.errors import InputError, OutageError, StoreError, quote
 from parsimon.models import hubs
-from parsimon.results.result import Comparison
-from parsimon.results.verification import Verification
+from parsimon.results.result import Comparison, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.environment import environment
@@ -39,8 +39,8 @@ def run(config: RunConfig, folder: Path, *, watch: Watch | None = None, **execut
     if is_run(folder) and (changes := config_of(folder).differences(config)):
         raise InputError(f"{folder} holds a run with other settings; it has\n  " + "\n  ".join(changes))
     data = data_of(config)
-    attacks = named_rows(config.attacks)
-    reference = row_named(config.relative_to, attacks)
+    attacks = attack_rows(config.attacks)
+    reference = reference_row(config.relative_to, attacks)
     rounding: Rounding = "inward"
     if is_run(folder):
         with Store(folder, data.images) as store:
@@ -92,7 +92,7 @@ class StoredRun:
         self.config = config_of(folder)
         self.data = data_of(self.config)
         self.queries: dict[str, int] = {}
-        self._attacks = named_rows(self.config.attacks)
+        self._attacks = attack_rows(self.config.attacks)
         self._outcomes: dict[str, dict[int, Outcome]] = {name: {} for name in self._attacks}
         self._traffic: dict[str, Traffic | None] = {}
         self._verified: dict[str, Verification | None] = {}
@@ -153,7 +153,7 @@ class StoredRun:
             threat = threat_for(attack, config, targeted=targeted, scores=scores, rounding=rounding)
             counters = Counters.of(ended.values(), self._traffic[name])
             results[name] = builder.build(attack, threat, outcomes, counters, self._verified[name])
-        return Comparison(results, row_named(config.relative_to, self._attacks))
+        return Comparison(results, reference_row(config.relative_to, self._attacks))
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------

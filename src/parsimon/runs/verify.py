@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.canvas import render
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
-from parsimon.core.types import Image, ImageSource, Model, Outcome
-from parsimon.results.verification import Verification
+from parsimon.core.types import Image, ImageSource, Outcome
+from parsimon.results.result import Verification
 from parsimon.runs.preflight import classify
 
 

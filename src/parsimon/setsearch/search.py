@@ -1,15 +1,15 @@
-"""Maximising a set function by asking for its values.
+"""Maximise a set function by evaluating it on chosen sets.
 
-Every search here is a generator. It *yields* the sets whose values it wants (`Family`), *is sent* those values, and
-*returns* what it found (`Found`). It never calls the function, so that one driver can answer a single search
-(`maximise`, at the end of this file) and another can answer hundreds at once. Searches compose with `yield from`.
+Every search here is a generator. It yields the sets to evaluate (`Family`), receives their values, and returns the best
+set that it found (`Found`). It never calls the function, so one driver can run a single search (`maximise`, at the end
+of this file) and another can run hundreds at once. Searches compose with `yield from`.
 
-    greedy, lazy_greedy, stochastic_greedy     one phase: insert elements, or delete them, while that helps
-    local_search                               insertion and deletion in turn, then the better of S and its complement
-    remembering                                any search, but no set is ever asked for twice
+    greedy, lazy_greedy, stochastic_greedy     one phase: insert elements, or delete them, while the value rises
+    local_search                               alternate insertion and deletion, then the better of S and its complement
+    remembering                                any search, with a cache: no set is evaluated twice
 
-A set is a boolean mask over the ground set 0 .. n-1. Masks are values: no search changes one that it has yielded, so
-`is` tells quickly that nothing moved. The numbers in the comments are those of Moon, An and Song (ICML 2019).
+A set is a boolean mask over the ground set 0 .. n-1. No search changes a mask that it has yielded, so two masks can be
+compared by `is`. Numbers of sections, algorithms and lines are those of Moon, An and Song (ICML 2019).
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ Values = NDArray[np.float64]
 
 
 class Family(NamedTuple):
-    """Sets to evaluate: for each flip, the base with that one element's membership flipped; without flips, the base.
+    """Sets to evaluate: per flip, the base with the membership of that element flipped; without flips, the base.
 
-    A set whose value is below `adopted_from` does not become the working set by this reply (up to rounding). A base
-    that is another with one element flipped may say so in `moved`, which saves whoever follows it a comparison.
+    Attributes:
+        base: The set that all others differ from in one element.
+        flips: Elements.
+        adopted_from: A set with a value below this one does not become the working set (up to rounding).
+        moved: A mask and an element, if the base is that mask with that element flipped. It saves a comparison.
     """
 
     base: Mask
@@ -58,29 +61,30 @@ SetSearch = Generator[Family, Values, Found]
 
 
 class Phase(Protocol):
-    """One pass over some elements that inserts them, or deletes them, while that helps."""
+    """A pass over elements that inserts them, or deletes them, while the value rises."""
 
     def __call__(self, found: Found, elements: Elements, *, inserting: bool) -> SetSearch: ...
 
 
 def flipped(members: Mask, element: int) -> Mask:
+    """Return a copy of a set with the membership of one element flipped."""
     changed = members.copy()
     changed[element] = not changed[element]
     return changed
 
 
 def evaluate(members: Mask) -> SetSearch:
-    """The set itself, with its value."""
+    """Return the set itself, with its value."""
     values = yield Family(members)
     return Found(members, float(values[0]))
 
 
 def greedy(found: Found, elements: Elements, *, inserting: bool, at_most: int | None = None) -> SetSearch:
-    """Ask for every candidate's gain, adopt the best while it is positive, at most so often (sections 3.2 and 3.3)."""
+    """Evaluate all candidates and adopt the best while it raises the value, `at_most` times (sections 3.2 and 3.3)."""
     members, value = found
     candidates = _candidates(members, elements, inserting)
     for _ in range(len(candidates) if at_most is None else min(at_most, len(candidates))):
-        values = yield Family(members, tuple(candidates))  # a copy: whoever keeps the family keeps these flips
+        values = yield Family(members, tuple(candidates))  # a copy, since `candidates` changes
         best = int(np.argmax(values))
         if not values[best] > value:
             break
@@ -91,32 +95,31 @@ def greedy(found: Found, elements: Elements, *, inserting: bool, at_most: int | 
 def stochastic_greedy(
     found: Found, elements: Elements, *, inserting: bool, rng: np.random.Generator, miss: float = 0.1
 ) -> SetSearch:
-    """Each step looks at a sample of log(1 / miss) candidates only (section 3.4; Mirzasoleiman et al. 2015).
+    """Evaluate a random sample of log(1 / miss) candidates per step (section 3.4; Mirzasoleiman et al. 2015).
 
-    So n candidates cost at most n * ceil(log(1 / miss)) values, whatever the function: the strict bound that the lazy
-    variant lacks.
+    n candidates cost at most n * ceil(log(1 / miss)) values for any function, a bound that the lazy variant lacks.
     """
     if not 0 < miss < 1:
-        raise ValueError(f"miss is a probability above 0 and below 1; got {miss}")
+        raise ValueError(f"miss must be a probability above 0 and below 1; got {miss}")
     members, value = found
     candidates = _candidates(members, elements, inserting)
     sample = math.ceil(math.log(1 / miss))
     for _ in range(len(candidates)):
-        looked = rng.permutation(len(candidates))[:sample].tolist()
-        values = yield Family(members, [candidates[position] for position in looked])
+        sampled = rng.permutation(len(candidates))[:sample].tolist()
+        values = yield Family(members, [candidates[position] for position in sampled])
         best = int(np.argmax(values))
         if values[best] > value:
-            members, value = flipped(members, candidates.pop(looked[best])), float(values[best])
+            members, value = flipped(members, candidates.pop(sampled[best])), float(values[best])
     return Found(members, value)
 
 
 @dataclass(frozen=True)
 class LazyRule:
-    """Where the authors' published code departs from Algorithms 1 and 2. The defaults are the paper's."""
+    """Choices in which the authors' published code differs from Algorithms 1 and 2. The defaults are the paper's."""
 
-    force_first: bool = False  # adopt a phase's best candidate even if it lowers the value
-    adopt_zero: bool = False  # adopt a candidate that changes nothing
-    ask_again: bool = False  # ask for a popped bound anew even if it is current
+    force_first: bool = False  # adopt the best candidate of a phase even if it lowers the value
+    adopt_zero: bool = False  # adopt a candidate that leaves the value unchanged
+    ask_again: bool = False  # evaluate a popped candidate again even if its bound is current
 
 
 PAPER_RULE = LazyRule()
@@ -125,10 +128,10 @@ PAPER_RULE = LazyRule()
 def lazy_greedy(
     found: Found, elements: Elements, *, inserting: bool, rule: LazyRule = PAPER_RULE, at_most: int | None = None
 ) -> SetSearch:
-    """Algorithm 1 (inserting) and Algorithm 2 (deleting): a heap of upper bounds, refreshed only at its top.
+    """Run Algorithm 1 (inserting) or Algorithm 2 (deleting): a heap of upper bounds, refreshed only at its top.
 
-    Ties go to the element that comes first in `elements`. The paper compares with a strict >, under which two equal
-    bounds would be pushed back for ever; its text says >=, and so does this.
+    Ties go to the element that comes first in `elements`. The paper's listing compares with a strict >, which would push
+    two equal bounds back for ever. Its text says >=, and so does this code.
     """
     members, value = found
     candidates = _candidates(members, elements, inserting)
@@ -138,7 +141,7 @@ def lazy_greedy(
     heap = [(value - candidate, position) for position, candidate in enumerate(values)]  # (-gain, position)
     heapify(heap)
     moved = None
-    step, current = 0, [0] * len(candidates)  # a bound is current if it was computed for this step's set
+    step, current = 0, [0] * len(candidates)  # step at which each bound was computed
     while heap and step != at_most:
         loss, position = heappop(heap)  # line 6
         top = heap[0][0] if heap else math.inf  # line 7
@@ -166,10 +169,10 @@ def local_search(
     max_iterations: int | None = 1,
     complement: bool = True,
 ) -> SetSearch:
-    """Algorithm 3 over a ground set that is cut in mini-batches (section 4); one batch is the algorithm as written.
+    """Run Algorithm 3 on each mini-batch of the ground set (section 4); with one batch it is the algorithm as written.
 
-    Each batch is searched for `max_iterations` rounds (None: until a round changes nothing, and then the result is a
-    local optimum of the batch, Lemma 1).
+    Each batch gets `max_iterations` rounds. None means until a round changes nothing: the result is then a local
+    optimum of the batch (Lemma 1).
     """
     for batch in batches:
         rounds = 0
@@ -188,19 +191,19 @@ def local_search(
 
 
 def mini_batches(order: Elements, size: int) -> list[Elements]:
-    """The ground set, in the given order, cut in batches of at most `size`."""
+    """Cut the ground set, in the given order, into batches of at most `size` elements."""
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def zobrist_words(count: int) -> NDArray[np.uint64]:
-    """A random word for each element of a ground set; a set is known by the exclusive or of its members' words."""
+    """Return a random word per element; the hash of a set is the exclusive or of the words of its elements."""
     return np.random.default_rng(count).integers(0, 2**64, count, dtype=np.uint64)
 
 
-def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]) -> SetSearch:
-    """Run a search, and answer from memory what is `known` already, by the words of its sets; add what becomes known.
+def remembering(search: SetSearch, cache: dict[int, float], words: Sequence[int]) -> SetSearch:
+    """Run a search and answer sets that are in `cache` from there; add the values of all others.
 
-    Two among 20,000 sets share a word of 64 bits with probability 1e-11.
+    The cache is keyed by Zobrist hashes of 64 bits: two among 20,000 sets collide with probability 1e-11.
     """
     base: Mask | None = None
     base_word = 0
@@ -220,26 +223,20 @@ def remembering(search: SetSearch, known: dict[int, float], words: Sequence[int]
                 for element in changed.nonzero()[0].tolist():
                     base_word ^= words[element]
             base = family.base
-        if len(flips) == 1:  # most questions are single flips of something new: the quick way for them
-            key = base_word ^ words[flips[0]]
-            if key not in known:
-                reply = yield family
-                known[key] = reply.item()
-                continue
         keys = [base_word ^ words[flip] for flip in flips] or [base_word]
-        unknown = [position for position, key in enumerate(keys) if key not in known]
-        if len(unknown) == len(keys):  # as most are
+        unknown = [position for position, key in enumerate(keys) if key not in cache]
+        if len(unknown) == len(keys):  # the usual case
             reply = yield family
-            known.update(zip(keys, reply.tolist(), strict=True))
+            cache.update(zip(keys, reply.tolist(), strict=True))
             continue
         if unknown:
-            answers = yield family._replace(flips=[flips[position] for position in unknown])
-            known.update(zip([keys[position] for position in unknown], answers.tolist(), strict=True))
-        reply = np.array([known[key] for key in keys])
+            values = yield family._replace(flips=[flips[position] for position in unknown])
+            cache.update(zip([keys[position] for position in unknown], values.tolist(), strict=True))
+        reply = np.array([cache[key] for key in keys])
 
 
 def maximise(search: SetSearch, function: Callable[[frozenset[int]], float]) -> Found:
-    """Run a search on a plain set function."""
+    """Run a search on a set function and return what it found."""
     try:
         family = next(search)
         while True:

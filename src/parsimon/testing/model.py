@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.model import Model, ScoreGradient
 from parsimon.core.threat import Threat
-from parsimon.core.types import Image, ScoreGradient, Task
-from parsimon.models import FunctionModel
+from parsimon.core.types import Image, Task
 
 BUDGET = 120  # the longest step of our own attacks takes a hundred queries
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 9, 7), (1, 7, 12), (1, 1, 5), (1, 1, 1))
@@ -25,7 +24,7 @@ THREATS = (  # any two of the choices meet in one of them
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Model):
     """A classifier of `shape` images that is neither linear nor monotone, with its gradient.
 
     A row's scores are its own to the last bit, whatever lies beside it: they take only operations that round alike
@@ -36,19 +35,19 @@ class Network:
     classes: int = 4
     seed: int = 0
 
-    namespace: ClassVar[Any] = FunctionModel.namespace
-    device: ClassVar[Any] = "cpu"
-    fixed_batch: ClassVar[bool] = False
-    only_reads: ClassVar[bool] = True
+    only_reads = True
+    gives = "gradient"
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
         weights, along = self._weights, self._along(images)
         return np.asarray((weights * along / (1 + along * along)).sum(axis=-1))
 
-    def vjp(self, images: NDArray[np.float32], slope: ScoreGradient) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    def vjp(
+        self, images: NDArray[np.float32], score_gradient: ScoreGradient
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         scores, squares = self(images), self._along(images) ** 2
         rises = 6 * self._weights * (1 - squares) / (1 + squares) ** 2
-        slopes = slope(scores)
+        slopes = score_gradient(scores)
         gradient = sum(slopes[:, number, None] * rises[:, number] for number in range(self.classes))
         return scores, np.asarray(gradient, np.float32).reshape(images.shape)
 
@@ -68,7 +67,7 @@ class Network:
 class Recording(Network):
     """Keeps the rows that it is shown."""
 
-    only_reads: ClassVar[bool] = False
+    only_reads = False
     rows: list[Image] = field(default_factory=list, compare=False)
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:

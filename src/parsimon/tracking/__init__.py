@@ -1,7 +1,7 @@
-"""A run's course and its results, for the tools with which people follow their experiments: one module for each tool.
+"""Runs in the tools that people track experiments with: one module per tool.
 
-While the run goes on, each attack's success so far and its images ended, against queries charged; at its end the
-success curve, the tables and a gallery. Whatever goes wrong here is warned of once, and never harms the run.
+During a run, a tracker receives each attack's success and finished images against charged queries. At the end it
+receives the success curves, the tables and a gallery. A tracker that fails is reported once and never harms the run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Step
-from parsimon.core.types import Outcome
 from parsimon.errors import InputError, first_line
-from parsimon.report.picture import as_rgb, perturbation_of
-from parsimon.results.result import Comparison, Result
+from parsimon.report.picture import as_rgb, caption, triptych
+from parsimon.results.result import Comparison
 from parsimon.results.statistics import curve
 from parsimon.results.table import Table
 
@@ -30,31 +29,31 @@ FORMS = {
     "wandb[:PROJECT]": "Weights & Biases, offline unless WANDB_MODE says otherwise",
 }
 
-_EVERY = 1.0  # seconds between two points of a live curve
-_PICTURES = 24  # of an attack
+_INTERVAL = 1.0  # seconds between two points of a live curve
+_PICTURES = 24  # per attack
 
 
 class Tracker(Protocol):
     """One tool."""
 
     def progress(self, attack: str, queries: int, values: Mapping[str, float]) -> None:
-        """How far an attack is, after so many queries charged."""
+        """Record an attack's progress after that many charged queries."""
 
     def curve(self, attack: str, queries: Sequence[int], shares: Sequence[float]) -> None:
-        """The share of images fooled within so many queries."""
+        """Record the share of images fooled within each number of queries."""
 
     def table(self, name: str, table: Table) -> None:
-        """A table of the results."""
+        """Record a table of results."""
 
     def picture(self, attack: str, pixels: NDArray[np.uint8], caption: str) -> None:
-        """An original, its perturbation and the adversarial image, side by side (rows, columns, 3)."""
+        """Record original, perturbation and adversarial image side by side (rows, columns, 3)."""
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write everything that is not written yet."""
 
 
 def open_tracker(text: str, folder: Path, spec: Mapping[str, Any]) -> Tracker:
-    """The tool that is named, as typed: `tensorboard`, `tensorboard:logs`, `wandb:my-project`."""
+    """Return the tracker named by text like `tensorboard`, `tensorboard:logs` or `wandb:my-project`."""
     name, _, place = text.partition(":")
     if name not in ("tensorboard", "wandb"):
         raise InputError(f"there is no tracker {name!r}: choose one of {', '.join(FORMS)}")
@@ -63,66 +62,52 @@ def open_tracker(text: str, folder: Path, spec: Mapping[str, Any]) -> Tracker:
 
 
 class Tracking:
-    """A run as several trackers are told of it. One that fails is warned of, and told no more."""
+    """Several trackers of one run. A tracker that fails is dropped with a warning."""
 
     def __init__(self, trackers: Mapping[str, Tracker]) -> None:
         self._trackers = dict(trackers)
-        self._told = -_EVERY
+        self._last = -_INTERVAL
 
     def step(self, attack: str, images: int, step: Step) -> None:
-        """After each model call."""
-        now = time.monotonic()
-        counters = step.counters
-        if now - self._told < _EVERY and counters.ended < images:
+        """Record the progress after a model call."""
+        now, counters = time.monotonic(), step.counters
+        if now - self._last < _INTERVAL and counters.ended < images:
             return
-        self._told = now
-        # Of all images, as the progress line has it: successes end first.
+        self._last = now
+        # Over all images, like the progress line: successes end first.
         values = {"success so far": counters.successes / images, "images ended": counters.ended}
-        self._tell("progress", attack, counters.queries, values)
+        self._send("progress", attack, counters.queries, values)
 
     def end(self, comparison: Comparison, classes: Sequence[str] | None) -> None:
-        """When the run has ended, or was interrupted."""
+        """Record the results of a finished or interrupted run."""
         for name, result in comparison.results.items():
             found = curve(result.outcomes, result.budget)
             at = np.unique([0, *found.queries, result.budget])
-            self._tell("curve", name, at.tolist(), found.at(at).tolist())
-            fooled = [outcome for outcome in result.outcomes if outcome.success]
-            for outcome in fooled[:_PICTURES]:
-                self._tell("picture", name, _triptych(result, outcome), _caption(result, outcome, classes))
+            self._send("curve", name, at.tolist(), found.at(at).tolist())
+            for outcome in [each for each in result.outcomes if each.success][:_PICTURES]:
+                pixels = np.concatenate([as_rgb(each) for each in triptych(result, outcome)], axis=1)
+                before, after, queries = caption(result, outcome, classes)
+                self._send("picture", name, pixels, f"image {outcome.index}: {before} {after}, {queries}")
         for heading, table in zip(("results", "paired"), comparison.tables(), strict=False):
-            self._tell("table", heading, table)
+            self._send("table", heading, table)
 
     def close(self) -> None:
-        self._tell("close")
+        self._send("close")
 
-    def _tell(self, what: str, *told: Any) -> None:
+    def _send(self, method: str, *arguments: Any) -> None:
         for name, tracker in list(self._trackers.items()):
             try:
-                getattr(tracker, what)(*told)
-            except Exception as error:  # another library's, of whatever kind
+                getattr(tracker, method)(*arguments)
+            except Exception as error:  # another library's, of any kind
                 del self._trackers[name]
-                warnings.warn(f"{name} is not told of this run any more: {first_line(error)}", stacklevel=2)
+                warnings.warn(f"{name} no longer tracks this run: {first_line(error)}", stacklevel=2)
 
 
 @contextmanager
 def tracking(texts: Sequence[str], folder: Path, spec: Mapping[str, Any]) -> Iterator[Tracking]:
-    """Trackers by what a person types. One that cannot be had is refused here, before anything is asked."""
-    told = Tracking({text: open_tracker(text, folder, spec) for text in texts})
+    """Open trackers by name and close them at the end. A missing one is refused before the first query."""
+    opened = Tracking({text: open_tracker(text, folder, spec) for text in texts})
     try:
-        yield told
+        yield opened
     finally:
-        told.close()
-
-
-def _triptych(result: Result, outcome: Outcome) -> NDArray[np.uint8]:
-    original, adversarial = np.asarray(result.images[outcome.index]), result.draw(outcome)
-    perturbation = perturbation_of(original, adversarial, result.threat.eps)
-    return np.concatenate([as_rgb(each) for each in (original, perturbation, adversarial)], axis=1)
-
-
-def _caption(result: Result, outcome: Outcome, classes: Sequence[str] | None) -> str:
-    def name(number: int) -> str:
-        return classes[number] if classes and number < len(classes) else f"class {number}"
-
-    seen = name(int(result.labels[outcome.index])), name(outcome.predicted or 0)
-    return f"image {outcome.index}: {seen[0]} as {seen[1]}, {outcome.queries:,} queries"
+        opened.close()

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, through tensorboardX, which needs no deep-learning framework."""
+"""TensorBoard's event files, written by tensorboardX, which needs no deep-learning framework."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from parsimon.results.table import Table
 
 
 def open_tracker(place: str, folder: Path, spec: Mapping[str, Any]) -> TensorBoard:
+    """Return a tracker that writes to the folder `place`, by default in the run's folder."""
     return TensorBoard(Path(place) if place else folder / "tensorboard", spec)
 
 
 class TensorBoard:
-    """Curves have queries as their step, which TensorBoard's horizontal axis shows."""
+    """A tracker whose steps, on TensorBoard's horizontal axis, are queries."""
 
     def __init__(self, folder: Path, spec: Mapping[str, Any]) -> None:
         self._library = require("tensorboardX", "tensorboard")
@@ -27,7 +28,7 @@ class TensorBoard:
 
     @cached_property
     def _writer(self) -> Any:
-        """Made when there is something to write: a run that is refused leaves no trace."""
+        """The writer, created on first use: a run that is refused leaves no trace."""
         writer = self._library.SummaryWriter(str(self._folder))
         lines = [f"    {key} = {value!r}" for key, value in self._spec.items() if value is not None]
         writer.add_text("spec", "\n".join(lines), 0)

@@ -1,4 +1,4 @@
-"""Weights & Biases. Offline by default: the files lie in the run's folder, and `wandb sync` uploads them."""
+"""Weights & Biases, offline by default: `wandb sync` uploads the files in the run's folder."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from parsimon.results.table import Table
 
 
 def open_tracker(place: str, folder: Path, spec: Mapping[str, Any]) -> WeightsAndBiases:
+    """Return a tracker of the project `place`, by default `parsimon`."""
     return WeightsAndBiases(place or "parsimon", folder, spec)
 
 
 class WeightsAndBiases:
-    """A run of a project. Each attack's curves have its own queries as their horizontal axis."""
+    """A run of a project. The horizontal axis of an attack's curves is its own queries."""
 
     def __init__(self, project: str, folder: Path, spec: Mapping[str, Any]) -> None:
         self._wandb = require("wandb", "wandb")
         self._project, self._folder, self._spec = project, folder, spec
         self._pictures: dict[str, list[Any]] = {}
-        self._known: set[str] = set()
+        self._defined: set[str] = set()
 
     @cached_property
     def _run(self) -> Any:
-        """Begun when there is something to log: a run that is refused leaves no trace."""
+        """The run, started on first use: a run that is refused leaves no trace."""
         return self._wandb.init(
             project=self._project,
             name=self._folder.resolve().name,
             dir=str(self._folder),
             config=dict(self._spec),
             mode=os.environ.get("WANDB_MODE", "offline"),
-            settings=self._wandb.Settings(console="off", silent=True),  # standard output is the command's own
+            settings=self._wandb.Settings(console="off", silent=True),  # standard output belongs to the command
         )
 
     def progress(self, attack: str, queries: int, values: Mapping[str, float]) -> None:
-        if attack not in self._known:
-            self._known.add(attack)
+        if attack not in self._defined:
+            self._defined.add(attack)
             self._run.define_metric(f"{attack}/*", step_metric=f"{attack}/queries")
         named = {f"{attack}/{name}": value for name, value in values.items()}
         self._run.log({f"{attack}/queries": queries, **named})
@@ -63,7 +64,7 @@ class WeightsAndBiases:
     def close(self) -> None:
         if "_run" not in vars(self):
             return
-        if self._pictures:  # a gallery is one list of pictures
+        if self._pictures:
             self._run.log({f"{attack}/gallery": pictures for attack, pictures in self._pictures.items()})
         self._run.finish()
 

@@ -1,17 +1,14 @@
-"""Who may ask for the live page, and for what.
+"""The server of the live page: who may send requests, and the replies.
 
-The server listens on this machine alone. It answers only requests that
+It listens on this machine only, and answers only requests that
 
-- name it as 127.0.0.1 or localhost in `Host`, so that no site can reach it under a name of its own (DNS rebinding);
-- carry the token that it made when it started: in the address that it prints, and from then on in a cookie that no
-  script can read and that the browser sends along from this page alone;
-- if they send something, come from its own page (`Origin`).
+- name it as 127.0.0.1 or localhost in `Host`, so that no site can reach it under its own name (DNS rebinding);
+- carry the token from the printed address, or the cookie that replaces it: scripts cannot read that cookie, and
+  browsers send it from this page only;
+- come from its own page (`Origin`), if they send a picture.
 
-There is a fixed list of things to ask for, below. None of them names a file: the run's folder is the one that was given
-when the server started, and pictures are asked for by number.
-
-Whatever a client sends, it gets a status and a sentence, and the terminal stays quiet. The number of connections is
-limited, and each must bring its request in time.
+The list of paths is fixed, and none names a file. Every client gets a status and a sentence, and the terminal stays
+quiet. The number of connections is limited, and each request must arrive in time.
 """
 
 from __future__ import annotations
@@ -35,14 +32,15 @@ from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from parsimon.errors import InputError, ParsimonError, first_line
-from parsimon.report.assembly import assembled, page_file
+from parsimon.report.page import assemble, page_file
 from parsimon.view import stepwise
 from parsimon.view.watch import Kind, Watch
 
 _HOST = "127.0.0.1"
-_PATIENCE = 30  # seconds for a request to arrive, and for an attack before this one to end
-_CONNECTIONS = 32  # at once; a browser opens six
-_WORDS = 200  # characters of a refusal
+_TIMEOUT = 30  # seconds for a request to arrive, and for an earlier attack to end
+_CONNECTIONS = 32  # a browser opens six
+_MESSAGE = 200  # characters of a refusal
+_NOTHING = "there is nothing at this address"
 _BUSY = b'{"error":"too many connections: try again"}'
 _PICTURE = re.compile(r"/picture/(original|perturbation|adversarial)/([0-9]{1,4})/([0-9]{1,9})")
 _HEADERS = {
@@ -55,7 +53,7 @@ _HEADERS = {
 
 
 class Viewer(ThreadingHTTPServer):
-    """Serves the page of the run in a folder; port 0 takes any that is free."""
+    """Serve the live page of the run in a folder; port 0 takes any free port."""
 
     daemon_threads = True
 
@@ -65,42 +63,42 @@ class Viewer(ThreadingHTTPServer):
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            what = "is taken by another program" if error.errno == errno.EADDRINUSE else "may not be used"
-            raise InputError(f"port {port} {what}: choose another with --port, or none for one that is free") from error
+            what = "is taken by another program" if error.errno == errno.EADDRINUSE else "is not permitted"
+            raise InputError(f"port {port} {what}: choose another with --port, or omit it for a free one") from error
         self.token = secrets.token_urlsafe(32)
         self.watch = Watch(folder)
-        self.attacking = threading.Semaphore()  # one picture at a time, from its decoding on
+        self.attacking = threading.Semaphore()  # one picture at a time, including its decoding
         self._free = threading.Semaphore(_CONNECTIONS)
         self.page, self.policy = _page()
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # without asking the network for this machine's name
+        socketserver.TCPServer.server_bind(self)  # without a name lookup
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     @property
     def address(self) -> str:
-        """Of the page, with the token."""
+        """The address of the page, with the token."""
         return f"http://{_HOST}:{self.server_port}/?token={self.token}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """By which the page may be asked for."""
+        """The accepted values of `Host`."""
         return f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"
 
     @property
     def cookie(self) -> str:
-        """The name of its cookie: browsers do not tell cookies apart by port."""
+        """The name of the cookie, with the port, since browsers share cookies between ports."""
         return f"parsimon-{self.server_port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, or refuse if too many connections are open."""
+        """Reply in a thread, or refuse if too many connections are open."""
         if not self._free.acquire(blocking=False):
             _refuse_busy(request)
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread was started, which would have released it
+        except BaseException:  # no thread started that would release it
             self._free.release()
             raise
 
@@ -111,7 +109,7 @@ class Viewer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no error."""
+        """Ignore browsers that went away."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -121,13 +119,13 @@ def _refuse_busy(connection: socket.socket) -> None:
     try:
         connection.setblocking(False)
         connection.sendall(f"{head}Connection: close\r\n\r\n".encode() + _BUSY)
-        connection.recv(65536)  # a connection closed with unread bytes is reset, and the reply lost
+        connection.recv(65536)  # closing with unread bytes would reset the connection and lose the reply
     except OSError:
         pass
 
 
 class _UntilDeadline(io.RawIOBase):
-    """What a client sends, all of it before a deadline: a socket's own timeout starts anew with each byte."""
+    """Reads from a socket until a deadline; the socket's own timeout restarts with each byte."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection
@@ -145,25 +143,19 @@ class _UntilDeadline(io.RawIOBase):
 
 
 def _page() -> tuple[str, str]:
-    files = [(name, "parsimon.report") for name in ("parts.js", "plot.js", "gallery.js")]
-    files += [(name, __package__) for name in ("frames.js", "stepper.js", "live.js")]
+    scripts = [page_file(name) for name in ("parts.js", "plot.js", "gallery.js")]
+    scripts += [page_file(name, __package__) for name in ("frames.js", "stepper.js", "live.js")]
     styles = [page_file("page.css"), page_file("live.css", __package__)]
-    data = {
-        "networks": stepwise.NETWORKS,
-        "radii": stepwise.RADII,
-        "budget": stepwise.BUDGET,
-        "largest": stepwise.LARGEST,
-    }
-    scripts = [page_file(*file) for file in files]
-    sources = "img-src 'self' data:; connect-src 'self'"
-    return assembled(page_file("live.html", __package__), styles, scripts, data, sources)
+    data = {"networks": stepwise.NETWORKS, "radii": stepwise.RADII, "largest": stepwise.LARGEST}
+    template = page_file("live.html", __package__)
+    return assemble(template, styles, scripts, data, "img-src 'self' data:; connect-src 'self'")
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "parsimon", ""
-    default_request_version = "HTTP/1.0"  # of a request that names none; to one of 0.9 no status would be sent
-    _begun = False  # whether a reply is; there is one per connection
+    default_request_version = "HTTP/1.0"  # for requests without one; HTTP/0.9 would get no status
+    _begun = False  # whether the reply has begun; there is one per connection
 
     @property
     def viewer(self) -> Viewer:
@@ -171,20 +163,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = io.BufferedReader(_UntilDeadline(self.connection, _PATIENCE))
+        self.rfile = io.BufferedReader(_UntilDeadline(self.connection, _TIMEOUT))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (its name in the base class)
-        """Nothing: the terminal is the user's, and addresses hold the token."""
+        """Print nothing: the terminal is the user's, and addresses contain the token."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """What the base class refuses, as all else is refused."""
-        self._refuse(HTTPStatus(code), (message or HTTPStatus(code).phrase)[:_WORDS])
+        """Refuse what the base class refuses, in the same form as everything else."""
+        self._refuse(HTTPStatus(code), (message or HTTPStatus(code).phrase)[:_MESSAGE])
 
     def do_GET(self) -> None:
-        self._answer(self._get)
+        self._respond(self._get)
 
     def do_POST(self) -> None:
-        self._answer(self._post)
+        self._respond(self._post)
 
     def _get(self) -> None:
         asked = self._asked()
@@ -194,25 +186,28 @@ class _Handler(BaseHTTPRequestHandler):
         elif asked.path == "/state":
             self._send_json(self.viewer.watch.state(_number(asked, "after")))
         elif found := _PICTURE.fullmatch(asked.path):
-            self._picture(cast("Kind", found[1]), int(found[2]), int(found[3]))
+            picture = self.viewer.watch.picture(cast("Kind", found[1]), int(found[2]), int(found[3]))
+            if picture is None:
+                raise _RefusedError(HTTPStatus.NOT_FOUND, "the run has no such picture")
+            self._send(picture, "image/png")
         else:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, _NOTHING)
 
     def _post(self) -> None:
         asked = self._asked()
         if self.headers.get("Origin") not in [f"http://{host}" for host in self.viewer.hosts]:
             raise _RefusedError(HTTPStatus.FORBIDDEN, "a picture must come from the page itself")
         if asked.path != "/attack":
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "there is nothing of this name")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, _NOTHING)
         self._attack(asked)
 
     def _asked(self) -> SplitResult:
-        """Return what is asked for, if the client may ask."""
+        """Return the requested address, if the client may ask."""
         for name in ("Host", "Origin", "Content-Length"):
             if len(self.headers.get_all(name, [])) > 1:
                 raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the header {name} must be given once")
         if self.headers.get("Host") not in self.viewer.hosts:
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "this server answers under 127.0.0.1 and localhost alone")
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "this server answers only as 127.0.0.1 or localhost")
         try:
             asked = urlsplit(self.path)
         except ValueError:
@@ -230,20 +225,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.viewer.cookie in cookies:
             yield cookies[self.viewer.cookie].value
 
-    def _picture(self, kind: Kind, attack: int, image: int) -> None:
-        picture = self.viewer.watch.picture(kind, attack, image)
-        if picture is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "the run has no such picture")
-        self._send(picture, "image/png")
-
     def _attack(self, asked: SplitResult) -> None:
-        """Every step as a line of JSON, as soon as it is there."""
+        """Send every step of an attack as a line of JSON, as soon as it is known."""
         settings = parse_qs(asked.query)
         network, radius = (settings.get(name, [""])[0] for name in ("network", "radius"))
         if network not in stepwise.NETWORKS or radius not in stepwise.RADII:
             raise InputError(f"network must be one of {stepwise.NETWORKS} and radius one of {stepwise.RADII}")
         content = self._body()
-        if not self.viewer.attacking.acquire(timeout=_PATIENCE):
+        if not self.viewer.attacking.acquire(timeout=_TIMEOUT):
             raise InputError("another picture is being attacked: try again when it is done")
         try:
             image = stepwise.opened(content) if content else stepwise.bundled(_number(asked, "bundled"))
@@ -254,14 +243,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,12}", length):
-            raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the size of the picture must be said")
+            raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request must state the size of the picture")
         if int(length) > stepwise.LARGEST:
             most = f"{stepwise.LARGEST // 2**20} MB"
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the picture's file is larger than {most}")
         return self.rfile.read(int(length))
 
     def _stream(self, steps: Iterator[stepwise.Step]) -> None:
-        first = next(steps)  # what cannot be done shows here, while it can still be said in a status
+        first = next(steps)  # fails here, while a status can still say so, if it cannot be done
         self._begin(HTTPStatus.OK, {"Content-Type": "application/x-ndjson", "Transfer-Encoding": "chunked"})
         step: stepwise.Step | None = first
         while step is not None:
@@ -269,18 +258,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             try:
                 step = next(steps, None)
-            except Exception as error:  # the status is sent, but the sentence can still be
+            except Exception as error:  # the status is sent already, but a sentence can follow
                 step = {"error": _refusal(error)[1]}
         self.wfile.write(b"0\r\n\r\n")
 
-    def _answer(self, answer: Callable[[], None]) -> None:
-        """What it answers, or in a sentence why it cannot."""
+    def _respond(self, respond: Callable[[], None]) -> None:
+        """Send the reply, or a sentence that says why there is none."""
         try:
-            answer()
-        except (ConnectionError, TimeoutError):  # of a client that is gone, or too slow
+            respond()
+        except (ConnectionError, TimeoutError):  # the client is gone, or too slow
             raise
         except Exception as error:
-            if self._begun:  # too late for a status: the reply ends before it is complete
+            if self._begun:  # too late for a status: the reply ends incomplete
                 self.close_connection = True
             else:
                 self._refuse(*_refusal(error))
@@ -300,12 +289,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
         self._begun = True
-        self.connection.settimeout(_PATIENCE)  # for each piece of the reply
+        self.connection.settimeout(_TIMEOUT)  # for each part of the reply
         self.send_response(status)
         policy = f"{self.viewer.policy}; frame-ancestors 'none'"
         for name, value in {**_HEADERS, "Content-Security-Policy": policy, **headers}.items():
             self.send_header(name, value)
-        # One request a connection: what a refused one has sent besides is not read, and no thread waits for more.
+        # One request per connection: the rest of a refused one is not read, and no thread waits for more.
         self.send_header("Connection", "close")
         self.close_connection = True
         self.end_headers()

@@ -13,18 +13,17 @@ import random
 import re
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
-import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import Traffic
+from parsimon.core.model import Model, Traffic
 from parsimon.errors import (
     InputError,
     ModelError,
@@ -97,12 +96,10 @@ class RequestPolicy:
         check_number("patience", self.patience, *_SECONDS)
 
 
-class RemoteModel(ABC):
+class RemoteModel(Model):
     """Shows images to a model behind a network. What a subclass adds is one attempt at one request."""
 
-    namespace = numpy_namespace
-    device = "cpu"
-    fixed_batch = False
+    traffic: Traffic
 
     def __init__(self, place: str, pace: RequestPolicy) -> None:
         self.traffic = Traffic()

@@ -1,10 +1,10 @@
-// The gallery: every attacked image under every attack. Cards are made a few at a time, as they are asked for.
+// The gallery: a card for every attacked image and attack, a few at a time.
 
 const AT_ONCE = 24;
 
 /**
- * A gallery of outcomes, each { number, label, before, attack, state, queries, predicted, after }. `source` gives the
- * address of one of an outcome's pictures, or null. What is returned adds outcomes; cards that are there stay as they are.
+ * Prepare a gallery of outcomes, each { attack, number, label, before, state, queries, predicted, after }. `source`
+ * returns the address of one of an outcome's pictures, or null. The returned object adds outcomes and keeps old cards.
  */
 function showGallery(section, { attacks, classes, side }, source) {
   const className = (number) => classes[number] ?? `class ${number}`;
@@ -16,7 +16,7 @@ function showGallery(section, { attacks, classes, side }, source) {
   let chosen = [];
   let room = AT_ONCE;
 
-  /** The options behind the first, which stands for all. A list that is open is left alone unless it changes. */
+  /** Set the options after the first, which means all. An unchanged list stays as it is, since it may be open. */
   function fill(select, values, text) {
     if (select.options.length === 1 + values.length) return;
     const chosen = select.value;
@@ -45,30 +45,30 @@ function showGallery(section, { attacks, classes, side }, source) {
     more.textContent = `Show ${Math.min(AT_ONCE, left)} more of ${whole(left)}`;
   }
 
-  function chooseAnew() {
+  function chooseFromStart() {
     room = AT_ONCE;
     choose();
   }
 
-  for (const select of Object.values(choice)) select.addEventListener("change", chooseAnew);
+  for (const select of Object.values(choice)) select.addEventListener("change", chooseFromStart);
   reverse.addEventListener("click", () => {
     reverse.setAttribute("aria-pressed", String(reverse.getAttribute("aria-pressed") !== "true"));
-    chooseAnew();
+    chooseFromStart();
   });
   more.addEventListener("click", () => {
     const first = room;
     room += AT_ONCE;
     show();
-    cards.children[first].tabIndex = -1; // reading goes on where the new cards begin
+    cards.children[first].tabIndex = -1; // continue reading at the first new card
     cards.children[first].focus({ preventScroll: true });
   });
   fill(choice.attack, attacks.map((_, place) => place), (place) => attacks[place]);
-  // Where pixels are shown enlarged, they stay pixels.
+  // Enlarged pixels stay sharp.
   cards.classList.toggle("enlarged", side < 100);
   const hint = section.querySelector(".hint");
   hint.textContent =
-    "Beside a class: the model\u2019s confidence in it. Perturbation: grey is no change, black and white are the most that a pixel may change, in each channel. " +
-    "An image that withstood sorts behind all that were fooled.";
+    "The number after a class is the model\u2019s confidence. In a perturbation, grey is no change; black and white are the " +
+    "largest allowed change of a channel. Images that were not fooled come after those that were.";
 
   return {
     hint,
@@ -77,7 +77,7 @@ function showGallery(section, { attacks, classes, side }, source) {
       const labels = [...new Set(entries.map((entry) => entry.label))].sort((a, b) => a - b);
       fill(choice.class, labels, className);
       const occurs = (state) => entries.some((entry) => entry.state === state);
-      fill(choice.state, ["fooled", "withstood", "unfinished"].filter(occurs), (state) => state);
+      fill(choice.state, ["fooled", "robust", "unfinished"].filter(occurs), (state) => state);
       choose();
     },
   };
@@ -85,7 +85,7 @@ function showGallery(section, { attacks, classes, side }, source) {
 
 const byNumber = (a, b) => a.number - b.number || a.attack - b.attack;
 const orders = {
-  newest: (a, b) => b.place - a.place, // of a run in progress: when it ended
+  newest: (a, b) => b.place - a.place, // in a run in progress
   queries: (a, b) => (a.state !== "fooled") - (b.state !== "fooled") || a.queries - b.queries || byNumber(a, b),
   number: byNumber,
   label: (a, b) => a.label - b.label || byNumber(a, b),
@@ -100,7 +100,7 @@ function cardOf(entry, attack, className, source) {
     const picture = element("img", { src, alt: `${what} of image ${entry.number}` });
     pictures.append(element("figure", {}, picture, element("figcaption", { ariaHidden: "true" }, what)));
   }
-  const ending = { withstood: "not fooled", unfinished: "unfinished" }[entry.state];
+  const ending = { robust: "not fooled", unfinished: "unfinished" }[entry.state];
   if (ending) pictures.append(element("p", { className: "ending" }, ending));
 
   const seen = (tag, number, confidence) => [
@@ -109,7 +109,7 @@ function cardOf(entry, attack, className, source) {
   ];
   const classes = element("p", { className: "classes" }, ...seen("span", entry.label, entry.before));
   if (fooled && entry.predicted !== null) {
-    const arrow = element("span", { className: "arrow", role: "img", ariaLabel: "taken for" }, "\u2192");
+    const arrow = element("span", { className: "arrow", role: "img", ariaLabel: "predicted as" }, "\u2192");
     classes.append(" ", arrow, " ", ...seen("strong", entry.predicted, entry.after));
   }
   const queries = `${whole(entry.queries)} ${entry.queries === 1 ? "query" : "queries"}`;

@@ -1,15 +1,11 @@
-// The report: every run one below the other, from the data block.
+// The report: all runs, one below the other.
 
-const embedded = (entry, what) => entry[what] && `data:image/png;base64,${entry[what]}`;
-
-function entriesOf({ images }) {
-  return images.flatMap((image) =>
-    image.attacks.flatMap((ending, attack) => {
-      if (!ending) return [];
-      const [state, queries, predicted, after, perturbation, adversarial] = ending;
-      return [{ ...image, attack, state, queries, predicted, after, perturbation, adversarial }];
-    }),
-  );
+/** Return a function that gives the address of a card's picture, or null. */
+function embedded({ originals }) {
+  return (card, what) => {
+    const content = what === "original" ? originals[card.number] : card[what];
+    return content ? `data:image/png;base64,${content}` : null;
+  };
 }
 
 function start() {
@@ -27,15 +23,15 @@ function start() {
     article.setAttribute("aria-labelledby", name.id);
     article.querySelector(".sentence").textContent = run.sentence;
     contents.querySelector("ul").append(element("li", {}, element("a", { href: `#${name.id}` }, run.name)));
-    main.append(copied); // before the plot is drawn, which asks how wide it is
+    main.append(copied); // before the plot, which needs its width
     const whiteBox = new Set(run.curves.lines.filter((line) => line.white_box).map((line) => line.name));
     for (const table of run.tables) showTable(article.querySelector(".tables"), table, whiteBox);
     showPlot(article.querySelector(".curves"), number)(run.curves);
-    const gallery = showGallery(article.querySelector(".gallery"), run.gallery, embedded);
-    gallery.add(entriesOf(run.gallery));
-    const without = run.gallery.images.filter((image) => !image.original).length;
-    const all = run.gallery.images.length;
-    if (without) gallery.hint.append(` To keep the file small, ${whole(without)} of ${whole(all)} have no pictures.`);
+    const gallery = showGallery(article.querySelector(".gallery"), run.gallery, embedded(run.gallery));
+    gallery.add(run.gallery.cards);
+    const all = new Set(run.gallery.cards.map((card) => card.number)).size;
+    const without = all - Object.keys(run.gallery.originals).length;
+    if (without) gallery.hint.append(` To keep the file small, ${whole(without)} of ${whole(all)} images have no pictures.`);
     showFacts(article.querySelector(".facts"), run.facts);
   });
 }

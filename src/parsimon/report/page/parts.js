@@ -1,7 +1,7 @@
 "use strict";
-// What several pages have. What came from a run is only ever set as text, never as markup.
+// Shared by the pages. Text from a run is only ever inserted as text, never as markup.
 
-/** An element with properties and children; strings become text. */
+/** Return an element with properties and children; strings become text. */
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -21,12 +21,12 @@ function showTable(place, table, whiteBox) {
   section.querySelector("h3").textContent = table.heading;
   const holder = section.querySelector("table");
   holder.caption.textContent = table.title;
-  // Roles are said aloud since a narrow screen shows rows as blocks, which browsers then no longer take for rows.
+  // Explicit roles: a narrow screen shows rows as blocks, which browsers no longer treat as rows.
   const headers = table.headers.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
   holder.append(element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...headers)));
   for (const group of table.groups) {
     const rows = group.map((row) => element("tr", { role: "row" }, ...row.map(cellOf(table.headers))));
-    const apart = whiteBox.has(group[0][0].text); // they have a group of their own
+    const apart = whiteBox.has(group[0][0].text); // white-box attacks form their own group
     holder.append(element("tbody", { role: "rowgroup", className: apart ? "white-box" : "" }, ...rows));
   }
   section.querySelector(".notes").append(...table.notes.map((note) => element("li", {}, note)));
@@ -49,7 +49,7 @@ async function copy(text, button, status) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Where a file may not write to the clipboard itself, the old way still can.
+    // A file may not be allowed to use the clipboard; the old method still works.
     const area = element("textarea", { value: text, className: "unseen" });
     document.body.append(area);
     area.select();

@@ -1,6 +1,6 @@
-// The cumulative success curves: steps with bands, read at a number of queries.
+// The success curves: steps with bands, and their values at a number of queries.
 
-/** A plot without curves; what is returned draws them, and draws them anew when there are others. */
+/** Prepare an empty plot and return a function that draws curves, each time replacing those before. */
 function showPlot(section, number) {
   const plot = section.querySelector(".plot");
   const svg = plot.querySelector("svg");
@@ -8,7 +8,7 @@ function showPlot(section, number) {
   const hidden = new Set(); // names
   let [budget, lines, rises, values] = [1, [], [], []];
   let log = false;
-  let at = null; // null: at the end, wherever that is
+  let at = null; // null: at the budget
   let scales = null;
 
   function update(curves) {
@@ -52,7 +52,7 @@ function showPlot(section, number) {
     read(at);
   }
 
-  /** Read every curve at a number of queries. */
+  /** Show every curve's value at a number of queries. */
   function read(queries) {
     at = queries === null ? null : Math.max(1, Math.min(budget, Math.round(queries)));
     const there = at ?? budget;
@@ -107,7 +107,7 @@ function showPlot(section, number) {
   return update;
 }
 
-/** A white-box attack does not play by queries: its final rate is a line across. */
+/** Return a curve's value. A white-box attack has only its final rate, drawn as a line across. */
 function readingOf(line, queries) {
   let place = line.white_box ? line.queries.length - 1 : 0;
   while (!line.white_box && line.queries[place + 1] <= queries) place += 1;
@@ -169,7 +169,7 @@ function ticksOf({ log, budget, right, left }) {
   return ticks.filter((queries) => queries <= budget);
 }
 
-/** A path along steps: each height holds from its place to the next. */
+/** Return a path along steps: each height holds until the next one. */
 function steps(line, heights, scales) {
   const points = [[scales.x(0), scales.y(heights[0])]];
   for (let place = 1; place < heights.length; place += 1) {
@@ -196,7 +196,7 @@ function bandOf(svg, line, scales) {
   return coloured(shape(svg, "polygon", { class: "band", points: points.join(" ") }), line);
 }
 
-/** Names where the lines end, moved apart where they would cover each other. */
+/** Return the names at the ends of the lines, moved apart where they overlap. */
 function namesAtEnds(svg, lines, scales) {
   if (!scales.wide) return [];
   const ends = lines.map((line) => ({ line, y: scales.y(line.fooled.at(-1) / line.images) + 4 }));

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from parsimon.errors import InputError, WorkerError, first_line, require
+from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
 
@@ -101,4 +103,6 @@ class _Actor(Worker):
     def __init__(self, model: str | Path, folder: str) -> None:
         if Path(folder).is_dir():
             os.chdir(folder)
+            sys.path.insert(0, folder)
+        keep_freed_memory()
         super().__init__(model)

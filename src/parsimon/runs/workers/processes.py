@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Self
 
+from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
 
@@ -104,6 +105,7 @@ def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
 
 def _work(pipe: Connection, model: str | Path) -> None:
     """What a worker's process does."""
+    keep_freed_memory()
     worker = Worker(model)
     requests: SimpleQueue[Request | None] = SimpleQueue()
     # Read beside the work: if this end read only between answers, a large answer and a large request could wait for

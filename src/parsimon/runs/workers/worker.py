@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from parsimon.core.engine import Counters, Engine, Step
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
-from parsimon.core.types import Attack, JournalEntry, Model, Outcome, Task
+from parsimon.core.types import Attack, JournalEntry, Outcome, Task
 from parsimon.errors import ParsimonError, WorkerError, first_line
 from parsimon.models import as_model
 

@@ -1,19 +1,19 @@
-// A step of an attack as pictures: blocks that are raised or lowered, on a grid.
+// A step of an attack, drawn: blocks of a grid that are raised or lowered.
 
 const CHANNELS = ["red", "green", "blue"];
-const FRAMES = ["#ff3b30", "#23c552", "#3d7bff"]; // of a block that is tried, by its channel
+const FRAMES = ["#ff3b30", "#23c552", "#3d7bff"]; // of the block that is tried, by channel
 const bytesOf = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
-/** The scene: three pictures as bytes, row by row, red, green and blue of each pixel. */
-function sceneOf({ scene, side }) {
-  const [original, low, high] = [scene.original, scene.low, scene.high].map(bytesOf);
+/** Return the three pictures as bytes: row by row, red, green and blue of each pixel. */
+function picturesOf({ pictures, side }) {
+  const [original, low, high] = [pictures.original, pictures.low, pictures.high].map(bytesOf);
   return { original, low, high, side };
 }
 
-/** Which blocks are raised, as bits. Blocks are numbered by row, then column, then channel. */
+/** Return whether a block is raised. Blocks are numbered by row, then column, then channel. */
 const isMember = (base, block) => (base[block >> 3] >> (7 - (block & 7))) & 1;
 
-/** For each byte of the picture whether it is raised in the corner that was asked about. */
+/** Return for each byte of the picture whether it is raised in the queried corner. */
 function cornerOf({ side }, { block, base, flip }) {
   const across = side / block;
   const raised = new Uint8Array(3 * side * side);
@@ -26,7 +26,7 @@ function cornerOf({ side }, { block, base, flip }) {
   return raised;
 }
 
-/** Draw a picture enlarged, its pixels as squares; with a step, its blocks and the one that was tried. */
+/** Draw a picture enlarged, with sharp pixels; with a step, also its blocks and the block that is tried. */
 function paint(canvas, side, valueAt, step) {
   const scale = Math.max(1, Math.round((canvas.clientWidth * devicePixelRatio) / side));
   canvas.width = canvas.height = side * scale;
@@ -67,16 +67,16 @@ function placeOf({ block, flip }, side) {
   return { channel: flip % 3, row: Math.floor(cell / across), column: cell % across };
 }
 
-/** The losses: what was tried as dots, the highest so far as a line, and where we are. */
+/** Plot the losses: all as dots, the highest so far as a line, and the current query. */
 function plotLosses(svg, steps, now, budget) {
   const [width, height, left, bottom] = [svg.clientWidth, svg.clientHeight, 42, svg.clientHeight - 22];
   const losses = steps.map((step) => step.loss).sort((a, b) => a - b);
-  // The complement of a set is far below all else, and would press the rest together: what is below is cut off.
+  // Cut off the lowest percent: the loss of a set's complement is far below the rest.
   const [low, high] = [losses[Math.floor(losses.length / 100)], losses.at(-1)];
   const last = Math.min(budget, Math.max(20, steps.length));
   const x = (query) => left + ((width - left - 8) * query) / last;
   const y = (loss) => bottom - ((bottom - 10) * Math.max(0, loss - low)) / Math.max(1e-9, high - low);
-  const every = Math.ceil(steps.length / 600); // more dots than that cannot be told apart
+  const every = Math.ceil(steps.length / 600); // more dots than that overlap
   const dots = steps.flatMap((step, place) =>
     place % every ? [] : [shape(svg, "circle", { class: "tried", cx: x(step.query), cy: y(step.loss), r: 1.5 })]);
   let best = -Infinity;

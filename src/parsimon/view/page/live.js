@@ -1,7 +1,7 @@
-// The run: the page asks again and again how far it is, and changes only what is new.
+// The run: the page polls its state and updates what changed.
 
 const EVERY = { waiting: 1000, running: 1000, paused: 3000, finished: 3000, away: 3000 }; // milliseconds
-const TITLES = { waiting: "Waiting to begin", running: "Running", paused: "Paused", finished: "Finished" };
+const TITLES = { waiting: "Waiting to start", running: "Running", paused: "Paused", finished: "Finished" };
 
 const settings = JSON.parse(document.getElementById("data").textContent);
 const picture = (entry, what) =>
@@ -12,62 +12,62 @@ function watch() {
   const draw = showPlot(at(".curves"), 0);
   let [run, known, gallery, tables] = [null, 0, null, ""];
   let whiteBox = new Set();
-  const looks = []; // the last few: when, and how many queries there were
+  const polls = []; // the last few: time and number of queries
   at("select[name=sort]").prepend(element("option", { value: "newest" }, "newest"));
   at("select[name=sort]").value = "newest";
 
-  async function look() {
+  async function poll() {
     let state = "away";
     try {
       const reply = await fetch(`state?after=${known}`);
-      const told = await reply.json();
-      if (reply.ok) show(told);
-      else say("away", "This cannot be shown", told.error);
-      state = told.state ?? "away";
+      const update = await reply.json();
+      if (reply.ok) show(update);
+      else say("away", "This cannot be shown", update.error);
+      state = update.state ?? "away";
     } catch {
-      say("away", "The page\u2019s server has ended", "What is shown here is what it told last.");
+      say("away", "The page\u2019s server has ended", "The page shows the last known state.");
     }
-    setTimeout(look, EVERY[state]);
+    setTimeout(poll, EVERY[state]);
   }
 
   function say(state, title, words) {
-    if (at(".state").textContent !== title) at(".state").textContent = title; // else it would be read aloud again
+    if (at(".state").textContent !== title) at(".state").textContent = title; // a screen reader would repeat it
     at(".state").dataset.state = state;
     at(".words").textContent = words;
   }
 
-  function show(told) {
-    if (run !== null && told.run !== run) return location.reload(); // another run has taken its place
-    at(".name").textContent = told.name;
-    say(told.state, TITLES[told.state], told.words);
-    document.title = `${TITLES[told.state]} \u2013 ${told.name} \u2013 parsimon`;
-    if (told.state === "waiting") return undefined;
-    if (run === null) begin(told);
-    known = told.ended;
-    told.attacks.forEach(showAttack);
-    showPace(told);
-    if (told.curves) {
-      draw(told.curves);
-      whiteBox = new Set(told.curves.lines.filter((line) => line.white_box).map((line) => line.name));
+  function show(update) {
+    if (run !== null && update.run !== run) return location.reload(); // another run is in its place
+    at(".name").textContent = update.name;
+    say(update.state, TITLES[update.state], update.words);
+    document.title = `${TITLES[update.state]} \u2013 ${update.name} \u2013 parsimon`;
+    if (update.state === "waiting") return undefined;
+    if (run === null) begin(update);
+    known = update.ended;
+    update.attacks.forEach(showAttack);
+    showPace(update);
+    if (update.curves) {
+      draw(update.curves);
+      whiteBox = new Set(update.curves.lines.filter((line) => line.white_box).map((line) => line.name));
     }
-    if (told.entries.length) gallery.add(told.entries);
-    const text = JSON.stringify(told.tables);
+    if (update.entries.length) gallery.add(update.entries);
+    const text = JSON.stringify(update.tables);
     if (text !== tables) {
       at(".tables").replaceChildren();
-      for (const table of told.tables ?? []) showTable(at(".tables"), table, whiteBox);
+      for (const table of update.tables ?? []) showTable(at(".tables"), table, whiteBox);
       tables = text;
     }
     return undefined;
   }
 
-  function begin(told) {
-    run = told.run;
-    at(".sentence").textContent = told.sentence;
+  function begin(update) {
+    run = update.run;
+    at(".sentence").textContent = update.sentence;
     for (const hidden of document.querySelectorAll("[data-begun]")) hidden.hidden = false;
-    const names = told.attacks.map((attack) => attack.name);
-    gallery = showGallery(at(".gallery"), { attacks: names, classes: told.classes, side: told.side }, picture);
+    const names = update.attacks.map((attack) => attack.name);
+    gallery = showGallery(at(".gallery"), { attacks: names, classes: update.classes, side: update.side }, picture);
     gallery.add([]);
-    showFacts(at(".facts"), told.facts);
+    showFacts(at(".facts"), update.facts);
     at(".attacks").append(...names.map(barOf));
   }
 
@@ -80,33 +80,33 @@ function watch() {
     bar.children[1].style.width = `${(100 * (ended - fooled)) / images}%`;
     row.querySelector(".counts").textContent =
       `${whole(ended)} of ${whole(images)} images \u00b7 ${whole(fooled)} fooled (${percent(fooled / images)}) \u00b7 ` +
-      `${whole(ended - fooled)} withstood \u00b7 ${whole(queries)} queries`;
+      `${whole(ended - fooled)} not fooled \u00b7 ${whole(queries)} queries`;
   }
 
-  /** Queries a second, over the last few looks. */
-  function showPace(told) {
-    const queries = told.attacks.reduce((sum, attack) => sum + attack.queries, 0);
+  /** Show the queries per second over the last few polls. */
+  function showPace(update) {
+    const queries = update.attacks.reduce((sum, attack) => sum + attack.queries, 0);
     const now = performance.now();
-    looks.push([now, queries]);
-    if (looks.length > 6) looks.shift();
-    const [[began, had]] = looks;
+    polls.push([now, queries]);
+    if (polls.length > 6) polls.shift();
+    const [[began, had]] = polls;
     const pace = Math.round((1000 * (queries - had)) / Math.max(1, now - began));
-    at(".pace").textContent = told.state === "running" && pace > 0 ? `${whole(pace)} queries a second` : "";
+    at(".pace").textContent = update.state === "running" && pace > 0 ? `${whole(pace)} queries per second` : "";
   }
 
-  look();
+  poll();
 }
 
 function barOf(name) {
   const bar = element("div", { className: "bar", role: "progressbar", ariaLabel: `${name}: images ended` });
   bar.setAttribute("aria-valuemin", 0);
-  bar.append(element("span", { className: "fooled" }), element("span", { className: "withstood" }));
+  bar.append(element("span", { className: "fooled" }), element("span", { className: "robust" }));
   const about = element("p", { className: "about" }, element("strong", {}, name), element("span", { className: "counts" }));
   return element("li", {}, about, bar);
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  history.replaceState(null, "", location.pathname + location.hash); // the token need not stay in the address
+  history.replaceState(null, "", location.pathname + location.hash); // remove the token from the address
   watch();
   startStepper(document.querySelector(".stepper"), settings);
 });

@@ -1,4 +1,4 @@
-// A picture of one's own: it is sent to the server, which attacks it and tells every query; they are played here.
+// Your own picture: the server attacks it and streams every query, which is played here.
 
 function startStepper(section, { networks, radii, largest }) {
   const at = (selector) => section.querySelector(selector);
@@ -7,8 +7,8 @@ function startStepper(section, { networks, radii, largest }) {
   at("[name=network]").append(...networks.map(option));
   at("[name=radius]").append(...radii.map(option));
   at("[name=radius]").value = "8/255";
-  let attack = null; // the one that is shown
-  let last = null; // the picture, for another network or radius
+  let attack = null; // the attack that is shown
+  let last = null; // its picture, for another network or radius
   let sample = Math.floor(Math.random() * 1000);
   let timer = null;
 
@@ -17,34 +17,34 @@ function startStepper(section, { networks, radii, largest }) {
     attack?.stop.abort();
     pause();
     trouble.textContent = "";
-    const mine = (attack = { steps: [], at: 0, scene: null, ended: null, stop: new AbortController() });
+    const mine = (attack = { steps: [], at: 0, pictures: null, ended: null, stop: new AbortController() });
     const asked = new URLSearchParams({ network: at("[name=network]").value, radius: at("[name=radius]").value, bundled: number });
     try {
       if (picture?.size > largest) throw new Error(`the picture\u2019s file is larger than ${largest / 2 ** 20} MB`);
       const reply = await fetch(`attack?${asked}`, { method: "POST", body: picture, signal: mine.stop.signal });
       if (!reply.ok) throw new Error((await reply.json()).error);
-      for await (const told of linesOf(reply.body)) take(mine, told);
+      for await (const step of linesOf(reply.body)) take(mine, step);
     } catch (error) {
       if (error.name !== "AbortError") trouble.textContent = `This picture cannot be attacked: ${error.message}.`;
     }
   }
 
-  function take(mine, told) {
+  function take(mine, step) {
     if (mine !== attack) return;
-    if (told.error) throw new Error(told.error);
-    if (told.scene) {
-      mine.scene = sceneOf(told);
-      Object.assign(mine, { classes: told.classes, label: told.label, before: told.confidence, budget: told.budget });
-    } else if (told.ended) {
-      mine.ended = told;
+    if (step.error) throw new Error(step.error);
+    if (step.pictures) {
+      mine.pictures = picturesOf(step);
+      Object.assign(mine, { classes: step.classes, label: step.label, before: step.confidence, budget: step.budget });
+    } else if (step.ended) {
+      mine.ended = step;
       if (mine.at === mine.steps.length - 1) show();
     } else {
-      // A base that does not change is not told again.
-      told.base = told.base ? bytesOf(told.base) : mine.steps.at(-1).base;
-      mine.steps.push(told);
+      // A base is sent only when it changes.
+      step.base = step.base ? bytesOf(step.base) : mine.steps.at(-1).base;
+      mine.steps.push(step);
       slider.max = mine.steps.length - 1;
       if (mine.steps.length === 1) {
-        stage.hidden = false; // not earlier: its buttons need a step
+        stage.hidden = false; // not before: its buttons need a step
         paintOriginal();
         at(".label").textContent = `${mine.classes[mine.label]} ${percent(mine.before)}`;
         show();
@@ -54,16 +54,16 @@ function startStepper(section, { networks, radii, largest }) {
   }
 
   function paintOriginal() {
-    const { original, side } = attack.scene;
+    const { original, side } = attack.pictures;
     paint(at(".original"), side, (place) => original[place]);
   }
 
   function show() {
-    const { scene, steps, label, classes, budget, ended } = attack;
+    const { pictures, steps, label, classes, budget, ended } = attack;
     const step = steps[attack.at];
-    const { side } = scene;
-    const raised = cornerOf(scene, step);
-    paint(at(".corner"), side, (place) => (raised[place] ? scene.high : scene.low)[place], step);
+    const { side } = pictures;
+    const raised = cornerOf(pictures, step);
+    paint(at(".corner"), side, (place) => (raised[place] ? pictures.high : pictures.low)[place], step);
     paint(at(".noise"), side, (place) => (raised[place] ? 255 : 0), step);
     const fooled = step.seen !== label;
     at(".seen").textContent = `${classes[step.seen]} ${percent(step.confidence)}`;
@@ -71,7 +71,7 @@ function startStepper(section, { networks, radii, largest }) {
     at(".blocks").textContent = `blocks of ${step.block} \u00d7 ${step.block}`;
     at(".told").replaceChildren(...sentenceOf(step, side, fooled, budget));
     const isLast = ended && attack.at === steps.length - 1;
-    if (isLast && !fooled) at(".told").append(ended.ended === "budget" ? " The budget is gone: it withstood." : " Nothing is left to try: it withstood.");
+    if (isLast && !fooled) at(".told").append(ended.ended === "budget" ? " The budget is used up: not fooled." : " Nothing is left to try: not fooled.");
     slider.value = attack.at;
     slider.setAttribute("aria-valuetext", `query ${step.query}`);
     plotLosses(at(".loss svg"), steps, attack.at, budget);
@@ -79,16 +79,16 @@ function startStepper(section, { networks, radii, largest }) {
 
   function sentenceOf(step, side, fooled, budget) {
     const parts = [`Query ${whole(step.query)} of at most ${whole(budget)}: `];
-    if (step.flip === null) parts.push("the set as it is");
+    if (step.flip === null) parts.push("the set without a change");
     else {
       const { channel, row, column } = placeOf(step, side);
-      const way = isMember(step.base, step.flip) ? "lowered" : "raised";
-      parts.push(`${CHANNELS[channel]} ${way} in row ${row + 1}, column ${column + 1}`);
+      const change = isMember(step.base, step.flip) ? "lowered" : "raised";
+      parts.push(`${CHANNELS[channel]} ${change} in row ${row + 1}, column ${column + 1}`);
     }
     parts.push(`; loss ${step.loss.toFixed(3)}. `);
     if (fooled) parts.push(element("span", { className: "kept" }, `Fooled after ${whole(step.query)} queries.`));
     else if (step.kept === step.flip && step.flip !== null) parts.push(element("span", { className: "kept" }, "Kept."));
-    else if (step.kept !== null) parts.push("Not kept; the best of those before is.");
+    else if (step.kept !== null) parts.push("Not kept; an earlier block is.");
     else if (step.flip !== null) parts.push("Not kept.");
     return parts;
   }
@@ -137,7 +137,7 @@ function startStepper(section, { networks, radii, largest }) {
   at(".bundled").addEventListener("click", () => begin(null, (sample = (sample + 1) % 1000)));
   at("input[type=file]").addEventListener("change", ({ target }) => target.files[0] && begin(target.files[0], 0));
   document.addEventListener("paste", ({ clipboardData }) => clipboardData.files[0] && begin(clipboardData.files[0], 0));
-  // All of the page takes a picture: one that missed the field would make the browser leave the page.
+  // The whole page accepts a drop: a browser opens a file that misses the field.
   document.addEventListener("dragover", (event) => {
     event.preventDefault();
     section.classList.add("over");
@@ -150,7 +150,7 @@ function startStepper(section, { networks, radii, largest }) {
   });
 }
 
-/** What a stream holds, a line of JSON each, as they come. */
+/** Yield the lines of a stream of JSON as they arrive. */
 async function* linesOf(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,0 +1,97 @@
+"""The model as the attacker sees it: one base class, on which every capability is declared with a default."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import array_api_compat.numpy as numpy_namespace
+from numpy.typing import NDArray
+
+from parsimon.errors import ModelError
+
+# What a response holds, from the least to the most; each level includes those before it.
+AnswerLevel = Literal["label", "loss", "scores", "gradient"]
+ANSWER_LEVELS: tuple[AnswerLevel, ...] = get_args(AnswerLevel)
+
+ScoreGradient = Callable[[NDArray[Any]], NDArray[Any]]  # from scores to the derivative of a loss by each of them
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Images sent to a remote model for an attack, including those that only fill a batch.
+
+    Attributes:
+        attempted: Images sent, counted once per attempt.
+        answered: Images whose scores came back, counted once.
+    """
+
+    attempted: int = 0
+    answered: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.attempted + other.attempted, self.answered + other.answered)
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic(self.attempted - other.attempted, self.answered - other.answered)
+
+
+class Model(ABC):
+    """A classifier: images (k, channels, rows, columns) in [0, 1] to scores (k, classes).
+
+    A subclass implements `__call__` and overrides the attributes that differ, on the class or in `__init__`.
+
+    Attributes:
+        namespace: The array-API namespace of the images that it takes.
+        device: The device of those images.
+        fixed_batch: Whether all calls must have one shape for a row's scores not to depend on other rows.
+        only_reads: Whether it neither writes to its input nor keeps it, so that images need not be copied.
+        gives: The highest level of response; attacks that need more are refused.
+        image_shape: (channels, rows, columns) that it takes, None for a free side; None if all are free.
+        eight_bit_only: Whether it takes only pixels k / 255.
+        top: The number of classes whose probabilities it returns; None if it returns all.
+        saturating_batch: Images that keep its own cores busy, if `start` is asynchronous; None if it is not.
+        backend: How it is run. A stored run is only continued with the same backend.
+        runtime: The framework and its version.
+        fingerprint: A hash of its file.
+        traffic: Images sent so far, if it is remote.
+    """
+
+    namespace: Any = numpy_namespace
+    device: Any = "cpu"
+    fixed_batch: bool = False
+    only_reads: bool = False
+    gives: AnswerLevel = "scores"
+    image_shape: tuple[int | None, ...] | None = None
+    eight_bit_only: bool = False
+    top: int | None = None
+    saturating_batch: int | None = None
+    backend: str | None = None
+    runtime: str | None = None
+    fingerprint: str | None = None
+    traffic: Traffic | None = None
+
+    @abstractmethod
+    def __call__(self, images: Any) -> NDArray[Any]:
+        """Return the scores of the images."""
+
+    def start(self, images: Any) -> Callable[[], NDArray[Any]]:
+        """Begin a call and return a function that waits for its scores and raises what went wrong.
+
+        Another thread may wait than the one that began. By default the whole call is made by the one that waits.
+        """
+        return partial(self, images)
+
+    def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ARG002
+        """Return the scores, and their vector-Jacobian product with `score_gradient(scores)`, per image."""
+        raise ModelError(
+            "this model gives no gradients, which a white-box attack needs: pass a torch module, or an ONNX file by "
+            "its path or its name in the zoo"
+        )
+
+    def plain(self) -> Model:
+        """Return the same model without any optimisation of its own, for `parsimon check` to compare speeds."""
+        return self

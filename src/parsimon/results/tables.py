@@ -1,0 +1,233 @@
+"""The tables of a comparison, of paired attacks, and of an evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from parsimon.core.types import Outcome
+from parsimon.results.statistics import Interval, Paired, wilson_interval
+from parsimon.results.summary import Summary, summarise, where_fooled
+from parsimon.results.table import Cell, Table
+
+if TYPE_CHECKING:
+    from parsimon.results.evaluation import Evaluation
+    from parsimon.results.result import Comparison, Result
+
+
+class Value(NamedTuple):
+    """A number of a column, with its interval."""
+
+    number: float | None
+    interval: Interval | None = None
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return one row per attack. White-box attacks form a second group, and only their own group ranks them."""
+    first, relative_to = comparison.first, comparison.relative_to
+    reference = comparison.results[relative_to].outcomes if relative_to in comparison.results else None
+    headers = ["attack", "success", "mean", "median", "mean of all"]
+    if reference is not None:
+        headers.insert(4, f"on {relative_to}'s")
+    white_box = {name: result for name, result in comparison.results.items() if result.attack.white_box}
+    groups = [_rows(group, reference) for group in (comparison.black_box, white_box) if group]
+    goal = "targeted" if first.threat.targeted else "untargeted"
+    title = f"eps {first.threat.eps * 255:.4g}/255, {goal}, {len(first.outcomes):,} images"
+    return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, _notes(comparison))
+
+
+def _rows(results: Mapping[str, Result], reference: Sequence[Outcome] | None) -> list[tuple[Cell, ...]]:
+    summaries = [result.summary for result in results.values()]
+    columns = [
+        [Cell(name) for name in results],
+        success_column(summaries),
+        column([Value(each.mean, each.mean_interval) for each in summaries]),
+        column([Value(each.median, each.median_interval) for each in summaries]),
+    ]
+    if reference is not None:
+        shared = [summarise(where_fooled(reference, each.outcomes), each.budget) for each in results.values()]
+        columns.append(column([Value(each.mean, each.mean_interval) for each in shared]))
+    of_all = [None if result.attack.white_box else result.summary.mean_of_all for result in results.values()]
+    return list(zip(*columns, column([*map(Value, of_all)]), strict=True))
+
+
+def column(
+    values: Sequence[Value], write: Callable[[float], str] | None = None, rank: Callable[[float], float] = float
+) -> list[Cell]:
+    """Return a column's cells. The cells of lowest rank are the best, if there are several to compare."""
+    write = write or _number
+    ranks = [rank(value.number) for value in values if value.number is not None]
+    best = min(ranks) if len(ranks) > 1 else None
+    return [
+        Cell("-") if number is None else Cell(write(number), rank(number) == best, _ends(_number, interval))
+        for number, interval in values
+    ]
+
+
+def success_column(summaries: Sequence[Summary]) -> list[Cell]:
+    """Return success rates in percent; `>=` marks the rate of an unfinished attack."""
+    values = [Value(each.success_rate, each.interval and _percent(each.interval)) for each in summaries]
+    cells = column(values, "{:.1%}".format, lambda rate: -rate)
+    return [
+        cell._replace(text=f">= {cell.text}") if each.unfinished else cell
+        for cell, each in zip(cells, summaries, strict=True)
+    ]
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    clean, budget = comparison.first.clean, comparison.first.budget
+    robust = f"{comparison.robust_accuracy:.1%}"
+    attacks = "these attacks" if len(comparison.results) > 1 else "this attack"
+    found = f" so far: at most {robust}" if comparison.unfinished else f": {robust} under {attacks}"
+    notes = [
+        f"Clean accuracy: {clean.accuracy:.1%}. Robust accuracy{found}.",
+        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        "Success: share of the attacked (correctly classified) images.",
+        "Mean and median: queries per fooled image.",
+        f"Mean of all: over all attacked images; a failure counts as {budget:,} queries.",
+    ]
+    if comparison.relative_to in comparison.results:
+        notes.append(f"On {comparison.relative_to}'s: mean queries on the images that {comparison.relative_to} fooled.")
+    notes.append("Intervals: 95%; Wilson for success, percentile bootstrap for queries.")
+    notes += _accounts(comparison.results)
+    if len(comparison.black_box) > 1 and comparison.unfinished:
+        notes.append("Paired comparison: omitted until every image is finished.")
+    if clean.backend is not None:
+        notes.append(f"Model run by {clean.backend}.")
+    return [*notes, *clean.remarks]
+
+
+def _accounts(results: Mapping[str, Result]) -> list[str]:
+    """Return the losses, and everything that was counted."""
+    by_loss: dict[str, list[str]] = {}
+    for name, result in results.items():
+        by_loss.setdefault(result.threat.loss, []).append(name)
+    losses = [loss if len(by_loss) == 1 else f"{loss} ({', '.join(by_loss[loss])})" for loss in sorted(by_loss)]
+    notes = [f"Loss: {'; '.join(losses)}."]
+    summaries = [result.summary for result in results.values()]
+    for what, counts in (
+        ("Queries charged", [each.queries for each in summaries]),
+        ("Evaluations not charged", [each.uncharged for each in summaries]),
+        ("Evaluations outside the ball", [each.outside for each in summaries]),
+        ("Evaluations with pixels outside [0, 1]", [each.out_of_range for each in summaries]),
+        ("Evaluations with gradient", [each.gradients for each in summaries]),
+        ("Unfinished images, counted as not fooled so far", [each.unfinished for each in summaries]),
+    ):
+        counted = [f"{name} {count:,}" for name, count in zip(results, counts, strict=True) if count]
+        notes += _listed(what, counted)
+    notes += _verified({name: result for name, result in results.items() if result.summary.successes})
+    rounded = [name for name, result in results.items() if result.threat.rounding == "nearest"]
+    if rounded:
+        notes.append(f"Rounding as published: pixels of {', '.join(rounded)} may exceed eps by up to 6e-8.")
+    for name, result in results.items():
+        if result.traffic is not None:
+            sent = f"{result.traffic.attempted:,} attempted, {result.traffic.answered:,} answered"
+            notes.append(f"Images sent to the server: {name} {sent}.")
+    return notes
+
+
+def _verified(results: Mapping[str, Result]) -> list[str]:
+    """Return how many successes held on their second query."""
+    seen = {name: result.verification for name, result in results.items() if result.verification is not None}
+    held = [f"{name} {each.held:,} of {each.queried:,}" for name, each in seen.items()]
+    notes = _listed("Successes that hold when queried again", held)
+    if any(each.failed for each in seen.values()):
+        notes.append("WARNING: some successes do not hold. Are the model's responses random?")
+    return notes + _listed("Successes not verified", [name for name in results if name not in seen])
+
+
+def _listed(what: str, names: Iterable[str]) -> list[str]:
+    listed = ", ".join(names)
+    return [f"{what}: {listed}."] if listed else []
+
+
+def paired_table(subject: str, pairs: Mapping[str, Paired]) -> Table:
+    """Return one row per attack that `subject` is compared with, image by image."""
+    headers = ["against", "both", "only it", "only other", "difference", "McNemar p", "ratio", "Wilcoxon p"]
+    rows = [
+        [
+            Cell(name),
+            *(Cell(f"{count:,}") for count in (pair.both, pair.only_a, pair.only_b)),
+            Cell(_points(pair.difference), interval=_ends(_points, pair.difference_interval)),
+            Cell(_p(pair.success_p)),
+            Cell(_ratio(pair.mean_ratio), interval=_ends(_ratio, pair.mean_ratio_interval)),
+            Cell(_p(pair.queries_p)),
+        ]
+        for name, pair in pairs.items()
+    ]
+    first = next(iter(pairs.values()))
+    images = first.both + first.only_a + first.only_b + first.neither
+    notes = [
+        f"Only it: images that {subject} alone fooled. Only other: the reverse.",
+        f"Difference: {subject}'s success rate minus the other's, in points.",
+        f"Ratio: {subject}'s mean queries over the other's, on images both fooled.",
+        "Intervals: 95%; Newcombe for differences, percentile bootstrap for ratios.",
+        "McNemar p: exact test of the difference.",
+        "Wilcoxon p: test of the queries, on images both fooled.",
+        "The p-values are not corrected for the number of tests.",
+    ]
+    others = "the others" if len(pairs) > 1 else next(iter(pairs))
+    return Table(f"{subject} against {others}, on the same {images:,} images", headers, [rows], notes)
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """Return a row for the clean images, then one for each attack on the images that are still robust."""
+    images, left = len(evaluation.correct), int(evaluation.correct.sum())
+    clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), _accuracy(left, images)]
+    rows = []
+    for name, result in evaluation.results.items():
+        summary = result.summary
+        left -= summary.successes
+        (mean,) = column([Value(summary.mean)])
+        accuracy = _accuracy(left, images, at_most=summary.unfinished > 0)
+        rows.append([Cell(name), Cell(f"{summary.attacked:,}"), Cell(f"{summary.successes:,}"), mean, accuracy])
+    notes = [
+        "Attacked: correctly classified images that no earlier attack fooled.",
+        "Mean queries: per fooled image.",
+        "Accuracy: share of all images still correct after this and earlier attacks.",
+        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        "Intervals: 95%, Wilson.",
+        *_accounts(evaluation.results),
+    ]
+    if evaluation.unfinished:
+        notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
+    first = next(iter(evaluation.results.values()))
+    limits = f"at most {first.budget:,} queries per image and attack"
+    title = f"eps {first.threat.eps * 255:.4g}/255, {images:,} images, {limits}"
+    return Table(title, ["attack", "attacked", "fooled", "mean queries", "accuracy"], [[clean], rows], notes)
+
+
+def _accuracy(count: int, images: int, *, at_most: bool = False) -> Cell:
+    interval = _percent(wilson_interval(count, images))
+    return Cell(f"{'<= ' * at_most}{count / images:.1%}", interval=_ends("{:.1f}".format, interval))
+
+
+def _ends(write: Callable[[float], str], interval: Interval | None) -> tuple[str, str] | None:
+    return None if interval is None else (write(interval[0]), write(interval[1]))
+
+
+def _percent(interval: Interval) -> Interval:
+    return 100 * interval[0], 100 * interval[1]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+def _ratio(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if math.isinf(value):
+        return "inf"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
