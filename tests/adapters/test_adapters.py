@@ -364,14 +364,14 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
     [
         (
             lambda: adapted_foolbox.Square(n_steps=3),
-            r"Square has the settings p_init, preset, budget, .*; got 'n_steps'",
+            "Square has no setting 'n_steps'",
         ),
         (lambda: adapted_foolbox.Square(budget=5).repeat(3), "finds nothing new"),
         (lambda: call_foolbox(epsilons=None), "need a radius"),
         (lambda: call_foolbox(Odd()), "Misclassification or TargetedMisclassification; got Odd"),
         (lambda: call_foolbox(early_stop=1), "got early_stop"),
         (lambda: call_foolbox(images=IMAGES * 255), "in the model's range, 0 to 1; got 0 to 255"),
-        (lambda: adapted_torchattacks.Square(Network(), norm="L2"), "norm can only be inf; got 'L2'"),
+        (lambda: adapted_torchattacks.Square(Network(), norm="L2"), "norm must be inf; got 'L2'"),
         (lambda: adapted_torchattacks.Square(Network())(torch.zeros(1, 3, 8, 8)), "needs the true classes"),
         (lambda: adapted_art.Square(classifier(), targeted=True).generate(IMAGES), "needs the classes to reach"),
         (lambda: adapted_art.Square(classifier()).generate(IMAGES, LABELS, mask=1), "got mask"),

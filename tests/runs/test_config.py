@@ -53,7 +53,7 @@ def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("budgets = 3", "a run has no setting 'budgets'. Did you mean budget? It has attacks, model, data"),
+        ("budgets = 3", "a run has no setting 'budgets': did you mean budget? It has attacks, model, data"),
         ('budget = "3"', "budget must be a whole number, at least 1; got '3'"),
         ("budget = true", "budget must be a whole number, at least 1; got True"),
         ("eight_bit = 1", "eight_bit must be true or false; got 1"),
@@ -63,7 +63,7 @@ def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
         ('attacks = "nes"', "attacks must be a list of at least one name; got 'nes'"),
         ("attacks = []", "attacks must be a list of at least one name; got []"),
         ("eps = [0.1]", "eps must be a number or a fraction such as 8/255; got [0.1]"),
-        ("[execution]\nworker = 2", "execution has no setting 'worker'. Did you mean workers?"),
+        ("[execution]\nworker = 2", "execution has no setting 'worker': did you mean workers?"),
         ("[execution]\nworkers = 0", "workers must be a whole number, at least 1; got 0"),
         ("execution = 2", "execution must be a table of settings; got 2"),
         ('eps = "8/0"', "eps must be a number or a fraction such as 8/255; got '8/0'"),

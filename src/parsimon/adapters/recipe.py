@@ -1,9 +1,9 @@
-"""What the adapters share: an attack with the settings of its runs, and images there and back."""
+"""The part that adapters share: an attack with the settings of its runs, and the conversion of images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,24 +12,25 @@ from numpy.typing import NDArray
 
 from parsimon import api
 from parsimon.attacks import ATTACKS
+from parsimon.attacks.registry import split_settings
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
-from parsimon.errors import InputError, NothingToAttackError
+from parsimon.errors import InputError, NothingToAttackError, quote
 from parsimon.models.frame import Frame
 from parsimon.results.result import Result
 
 KINDS = {kind.__name__: kind for kind in ATTACKS.values()}
 
-_OF_A_RUN = ("budget", "loss", "scores", "eight_bit", "seed", "batch_size", "in_flight", "progress")
+_RUN_SETTINGS = ("budget", "loss", "scores", "eight_bit", "seed", "batch_size", "in_flight", "progress", "verify")
 _INFINITY = (np.inf, "inf", "Linf")  # how the libraries write the norm
 
 
 class Found(NamedTuple):
-    """What a run made of a library's images, as that library keeps images."""
+    """The result of a run, in the library's image format."""
 
-    images: NDArray[np.float32]  # those that were fooled as their adversarial ones
-    success: NDArray[np.bool_]  # where the goal is reached, by an attack or from the start
-    result: Result | None  # None where there was no image to attack
+    images: NDArray[np.float32]  # adversarial where the model was fooled
+    success: NDArray[np.bool_]  # where the goal is reached, by the attack or from the start
+    result: Result | None  # None if there was no image to attack
 
 
 @dataclass(frozen=True)
@@ -41,34 +42,21 @@ class Recipe:
 
     @classmethod
     def of(cls, kind: type[Attack], given: Mapping[str, Any], theirs: Mapping[str, str]) -> Recipe:
-        """From what a user gave: the attack's own settings, a `preset` of them, those of a run.
+        """Make a recipe from a user's settings: those of the attack, a `preset` of them, and those of the run.
 
         Args:
             kind: The attack.
             given: The settings by name.
             theirs: The library's names for some of ours.
         """
-        own = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every attack is a dataclass
-        of_attack: dict[str, Any] = {}
-        of_run: dict[str, Any] = {"scores": None}
-        preset = None
-        for key, value in given.items():
-            name = theirs.get(key, key)
-            if name in own:
-                of_attack[name] = value
-            elif name in _OF_A_RUN:
-                of_run[name] = value
-            elif key == "preset":
-                preset = value
-            elif key == "verbose":  # a line of progress is shown to a terminal, unless nobody wants it
-                of_run["progress"] = None if value else False
-            elif key == "norm":
-                if value not in _INFINITY:
-                    raise InputError(f"parsimon attacks in the L-infinity ball, so norm can only be inf; got {value!r}")
-            else:
-                known = ", ".join([*own, "preset", *_OF_A_RUN])
-                raise InputError(f"{kind.__name__} has the settings {known}; got {key!r}")
-        return cls(kind(**of_attack) if preset is None else kind.preset(preset, **of_attack), of_run)
+        settings = {theirs.get(key, key): value for key, value in given.items()}
+        norm = settings.pop("norm", np.inf)
+        if norm not in _INFINITY:
+            raise InputError(f"parsimon attacks in the L-infinity ball, so norm must be inf; got {quote(norm)}")
+        if "verbose" in settings:  # progress is shown on a terminal unless it is switched off
+            settings["progress"] = None if settings.pop("verbose") else False
+        attack, run = split_settings(kind, settings, _RUN_SETTINGS)
+        return cls(attack, {"scores": None, **run})
 
     def run(self, oracle: Model, frame: Frame, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
         """Attack a library's images.

@@ -20,7 +20,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -32,7 +31,7 @@ from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import Loss, Scores, Targets
-from parsimon.errors import LARGEST, InputError, quote, shorten
+from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
 _LARGEST_FILE = 2**20  # bytes of a file that describes a run
 _LARGEST_BATCH = 2**16
@@ -212,6 +211,4 @@ def check_names(what: str, settings: Mapping[str, object], known: Collection[str
     """Refuse a setting with an unknown name, and suggest the one that was probably meant."""
     for name in settings:
         if name not in known:
-            close = get_close_matches(str(name), known, 1)
-            hint = f"Did you mean {close[0]}? " if close else ""
-            raise InputError(f"{what} has no setting {quote(name)}. {hint}It has {', '.join(known)}")
+            raise unknown_name(f"{what} has no setting", name, "It has", known)
