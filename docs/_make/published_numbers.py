@@ -19,7 +19,7 @@ import tomli_w
 
 from parsimon import runs
 from parsimon.attacks.registry import attack_rows
-from parsimon.experiments import Exhibit, Planned, Published, exhibits
+from parsimon.experiments import Exhibit, PlannedRun, Published, exhibits
 from parsimon.experiments.views import label
 from parsimon.results.statistics import wilson_interval
 from parsimon.results.summary import summarise, where_fooled
@@ -75,7 +75,7 @@ def page(ours: dict[str, Any]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _run(run: Planned, ours: list[dict[str, Any]] | None, note: str | None) -> Iterator[str]:
+def _run(run: PlannedRun, ours: list[dict[str, Any]] | None, note: str | None) -> Iterator[str]:
     yield f"{run.title}. The paper: {run.network}, {run.protocol.images:,} images, {run.protocol.budget:,} queries.\n"
     if note is not None:
         yield f"{note}\n"
@@ -92,7 +92,7 @@ def _conditions(measured: dict[str, Any]) -> str:
     return f"{measured['model']} on {measured['data']}, {measured['images']:,} images"
 
 
-def _table(run: Planned, measured: dict[str, Any]) -> Iterator[str]:
+def _table(run: PlannedRun, measured: dict[str, Any]) -> Iterator[str]:
     paper = dict(zip(attack_rows(run.spec.attacks), run.paper, strict=True))
     ours = measured.get("attacks", {})
     theirs = [*paper.values(), *run.reported.values()]

@@ -100,7 +100,7 @@ def test_what_a_run_costs_follows_from_what_the_paper_reports() -> None:
 
 
 def test_an_unknown_exhibit_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(InputError, match=r"no exhibit 'table9': choose one of table1, .*supplement-d"):
+    with pytest.raises(InputError, match=r"no exhibit 'table9'; choose one of table1, .*supplement-d"):
         exhibit("table9")
 
 
