@@ -71,14 +71,14 @@ def assert_nothing_is_left(home: Path) -> None:
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_card_wants_of_a_package_is_installed(registry: Registry) -> None:
+def test_the_listed_members_of_a_package_are_installed(registry: Registry) -> None:
     install(TOY)
     assert files_in(TOY.installed) == {"cat_3.png": b"a picture", "dog_5.png": b"another"}
     assert json.loads((TOY.installed / catalogue.CARD).read_text()) == TOY.card
     assert registry.asked == ["/npm/toy/-/toy-1.0.0.tgz"]
 
 
-def test_what_is_installed_is_not_fetched_again(registry: Registry) -> None:
+def test_an_installed_entry_is_not_downloaded_again(registry: Registry) -> None:
     install(TOY)
     install(TOY)
     assert len(registry.asked) == 1
@@ -185,7 +185,7 @@ def test_a_connection_that_breaks_off_is_reported(registry: Registry, home: Path
     ],
     ids=["npm", "pypi"],
 )
-def test_a_registry_without_the_file_is_answered_with_what_to_do(
+def test_a_registry_without_the_file_raises_an_error_with_a_remedy(
     package: dict[str, Any], why: str, by_hand: str, registry: Registry, home: Path
 ) -> None:
     registry.files.clear()
@@ -209,7 +209,7 @@ def test_without_a_network_a_file_put_by_hand_is_used(home: Path, monkeypatch: p
     assert (home / "downloads" / FILE).is_file()  # it is the user's
 
 
-def test_all_files_that_are_wanting_are_named_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_missing_files_are_named_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     (home / "downloads").mkdir(parents=True)
     (home / "downloads" / "here-1.0.0.tgz").write_bytes(CONTENT)
@@ -221,7 +221,7 @@ def test_all_files_that_are_wanting_are_named_at_once(home: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://[", "file:///nowhere"])
-def test_a_registry_that_is_no_address_is_an_error_like_another(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_registry_address_is_a_download_error(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", address)
     with pytest.raises(InputError, match="could not be downloaded from"):
         install(TOY)
@@ -358,7 +358,7 @@ def network(sign: float, registry: Registry, needs: tuple[str, ...] = ("onnx",))
     )
 
 
-def test_a_network_is_converted_and_tried_on_the_samples(registry: Registry, home: Path) -> None:
+def test_a_network_is_converted_and_tested_on_the_samples(registry: Registry, home: Path) -> None:
     entry = network(1, registry)
     install(entry)
     card = json.loads((entry.installed / catalogue.CARD).read_text())
@@ -369,7 +369,7 @@ def test_a_network_is_converted_and_tried_on_the_samples(registry: Registry, hom
     assert (entry.installed / catalogue.MODEL).is_file()
 
 
-def test_a_network_that_classifies_too_few_samples_right_is_not_installed(registry: Registry) -> None:
+def test_a_network_that_misclassifies_the_samples_is_not_installed(registry: Registry) -> None:
     entry = network(-1, registry)
     with pytest.raises(ModelError, match="light was not installed: the converted network classifies 0 of 2"):
         install(entry)

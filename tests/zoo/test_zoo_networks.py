@@ -226,7 +226,7 @@ def test_efficientnet_lite0_is_that_of_the_package_of_its_architecture(
 
 
 @pytest.mark.usefixtures("home")
-def test_run_installs_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_download_installs_missing_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["run", "--model", "efficientnet-lite0", "--data", "imagenet-samples", "--images", "2", "--budget", "3"]
     command += ["--batch-size", "4", "--out", "results"]  # and pictures are cropped as the card says
