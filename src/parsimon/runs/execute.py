@@ -237,7 +237,7 @@ def _attack_all(
     def save(step: Step) -> None:
         if store is not None:
             store.count(name, step.counters.traffic)
-            store.save(name, unsaved, step.told, step.counters.queries)
+            store.save(name, unsaved, step.entries, step.counters.queries)
             unsaved.clear()
         for tell in on_step:
             tell(step)

@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.canvas import pad_batch
 from parsimon.core.engine import scores_of
-from parsimon.core.model import ANSWER_LEVELS, AnswerLevel, Model
+from parsimon.core.model import ANSWER_LEVELS, Model
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
@@ -109,12 +110,13 @@ def classify(oracle: Model, pixels: NDArray[np.float32], batch_size: int, classe
     `classes`: how many scores an image had before.
     """
     count = len(pixels)
+    if not oracle.only_reads:
+        pixels = pixels.copy()  # it may normalise them in place
+    images = oracle.namespace.asarray(pixels, device=oracle.device)
     if oracle.fixed_batch and count < batch_size:
         check_batch(batch_size, pixels[0].size)
-        pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
-    elif not oracle.only_reads:
-        pixels = pixels.copy()  # it may normalise them in place
-    scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device), classes)[:count]
+        images = pad_batch(images, batch_size, oracle.namespace)
+    scores = scores_of(oracle, images, classes)[:count]
     if not np.isfinite(scores).all():
         raise ModelError(
             "the model returned NaN or infinite scores for a clean image; a classifier must return numbers"
@@ -156,7 +158,7 @@ def check_threat(oracle: Model, threat: Threat) -> None:
 
 def check_answers(oracle: Model, attack: Attack) -> None:
     """Match what the attack needs to know with what the model gives."""
-    needs: AnswerLevel = "gradient" if attack.white_box else "loss"
+    needs = attack.needs
     if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(oracle.gives):
         return
     name = type(attack).__name__
