@@ -1,10 +1,10 @@
-"""Writes docs/published.md: every number of the paper beside ours, from the files that hold them.
+"""Write docs/published.md: every number of the paper beside ours.
 
-The paper's are in src/parsimon/experiments, ours in published.toml beside this script. Nothing on the page is typed by
-hand, and a test holds the page against what this script would write.
+The paper's numbers are in src/parsimon/experiments, ours in published.toml beside this script. A test compares the page
+with the output of this script.
 
-    python docs/_make/published_numbers.py                      # write the page anew
-    python docs/_make/published_numbers.py --take RUN_FOLDER    # first put a stored run of an exhibit in published.toml
+    python docs/_make/published_numbers.py                      # write the page
+    python docs/_make/published_numbers.py --take RUN_FOLDER    # first add a stored run of an exhibit to published.toml
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ all of PGD's steps.
 
 
 def read() -> dict[str, Any]:
-    """What was measured here."""
+    """Return our results."""
     return tomllib.loads(OURS.read_text())
 
 
 def page(ours: dict[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     known = exhibits()
     seen: set[str] = set()
     parts = [_HEAD]
@@ -164,7 +164,7 @@ def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def taken(folder: Path) -> tuple[str, dict[str, Any]]:
-    """A stored run of an exhibit: the exhibit's name for it, and its numbers."""
+    """Return the name and the numbers of a stored run of an exhibit."""
     name = folder.name.rpartition("-")[0]
     spec, comparison = runs.spec_of(folder), runs.load(folder)
     if comparison.unfinished:
