@@ -1,4 +1,4 @@
-"""The engine beside the plain loop over images that the authors' code is: same network, images and budget.
+"""Compare the engine with the plain loop over images of the authors' code: same network, images and budget.
 
 python benchmarks/loop.py
 """

@@ -1,19 +1,18 @@
-"""Queries to success: Thrift beside the best of Square, SignHunter and Parsimonious on each of several networks.
+"""Compare the queries of Thrift with the best of Square, SignHunter and Parsimonious on several networks.
 
     python benchmarks/queries.py [robust standard efficientnet-lite0 resnet-50] [--images 60] [--results FOLDER]
     python benchmarks/queries.py robust --eps 12/255 --targets next --seeds 2
     python benchmarks/queries.py mine.onnx --data mine.npz --eps 0.3 --fooled-by-pgd
     python benchmarks/queries.py inception-v3 --images 24 --only Thrift "Square, imagenet"
 
-Every attack is shown the same correctly classified images and climbs the margin loss, the one with which each of them
-needs the fewest queries here, or cross-entropy to reach a class. Of Square both presets are run where either may serve.
-Of an adversarially trained network only those images are attacked that PGD, which sees gradients, fools in 20 steps: on
-the others all attacks would spend their budgets, which says nothing of queries.
+All attacks run on the same correctly classified images. They maximise the margin loss, with which each needs the fewest
+queries here, or cross-entropy for targets. Both presets of Square run where either may be better. On adversarially
+trained networks, only images that white-box PGD fools in 20 steps are attacked: on the others every attack would spend
+its budget.
 
-The mean and the median are over the images that any attack fools, a failure counted at the budget. Each is divided by
-the same of the rival whose mean is lowest; intervals are bootstrapped over images, which keeps pairs whole, and the
-seeds of an image together. What an attack has come to is kept in the folder, so that a run that was cut short can be
-taken up.
+Mean and median are over the images that any attack fools; a failure counts as the budget. Both are divided by those of
+the rival with the lowest mean. Intervals are bootstrapped over images, with all seeds of an image together. Outcomes
+are kept in the folder, so that an interrupted benchmark continues.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from parsimon.runs.inputs import open_data_for
 
 @dataclass(frozen=True)
 class Setting:
-    """A network, and how it is attacked."""
+    """A network and its attack settings."""
 
     model: str
     data: str = "bundled"
@@ -48,7 +47,7 @@ class Setting:
 
     @property
     def large(self) -> bool:
-        """Whether the images are ImageNet's."""
+        """Return whether the images are ImageNet's."""
         return self.data.startswith("imagenet")
 
     def __str__(self) -> str:
@@ -64,11 +63,11 @@ SETTINGS = {
     "inception-v3": Setting("inception-v3", "imagenet-samples", eps=0.05),
 }
 
-Table = NDArray[np.float64]  # by image and seed, the queries, infinite for a failure; or by image, those of two attacks
+Table = NDArray[np.float64]  # queries by image and seed, infinite for a failure; or by image and attack
 
 
 def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]:
-    """The attacks, with the loss that each climbs; None: its own."""
+    """Return the attacks with their loss, None for the attack's default."""
     loss: Loss = "cross-entropy" if setting.targets else "margin"
     attacks: dict[str, tuple[Attack, Loss | None]] = {
         "Thrift": (Thrift(), None),
@@ -79,7 +78,7 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     }
     if setting.large:
         del attacks["Square"]
-    if setting.fooled_by_pgd:  # adversarially trained, for which the other preset is made
+    if setting.fooled_by_pgd:  # the other preset is made for such networks
         del attacks["Square, imagenet"]
     if parts:
         for part in ("contrast", "texture", "deduce", "rank"):
@@ -91,7 +90,7 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
 def measure(
     setting: Setting, images: int, first: int, seeds: int, parts: bool, folder: Path, only: list[str] | None = None
 ) -> dict[str, Table]:
-    """The queries of each attack, or only of some, on each image with each seed."""
+    """Return the queries of each selected attack by image and seed."""
     attacks = rows(setting, parts)
     if unknown := set(only or ()) - set(attacks):
         raise SystemExit(f"no {', '.join(unknown)} on {setting}: there are {', '.join(attacks)}")
@@ -149,15 +148,15 @@ def _ratio_of_means(a: Table, b: Table, axis: int) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Queries to success of Thrift and of its rivals.")
+    parser = argparse.ArgumentParser(description="Compare the queries of Thrift with its rivals.")
     parser.add_argument("networks", nargs="*", default=list(SETTINGS)[:4], help=f"{', '.join(SETTINGS)}; or any other")
     parser.add_argument("--images", type=int, default=60)
-    parser.add_argument("--first", type=int, default=0, help="pass over so many images of the data set")
-    parser.add_argument("--seeds", type=int, default=1, help="of the attacks' random choices: 0, 1, ...")
-    parser.add_argument("--parts", action="store_true", help="Thrift without each of its parts, too")
-    parser.add_argument("--only", nargs="*", metavar="ATTACK", help="of the attacks, by their names in the table")
-    parser.add_argument("--results", type=Path, default=Path("queries"), help="where outcomes are kept")
-    own = parser.add_argument_group("instead of what is set for the network")
+    parser.add_argument("--first", type=int, default=0, help="number of images to skip")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--parts", action="store_true", help="also run Thrift without each of its parts")
+    parser.add_argument("--only", nargs="*", metavar="ATTACK", help="attacks to run, by their names in the table")
+    parser.add_argument("--results", type=Path, default=Path("queries"), help="folder for outcomes")
+    own = parser.add_argument_group("override the network's settings")
     own.add_argument("--data", default=argparse.SUPPRESS)
     own.add_argument("--eps", type=lambda text: float(Fraction(text)), default=argparse.SUPPRESS)
     own.add_argument("--budget", type=int, default=argparse.SUPPRESS)

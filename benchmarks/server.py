@@ -1,9 +1,10 @@
-"""What a server between costs: the time of a run through it over that of the same run in process, taken in turns.
+"""Measure the cost of an inference server: the time of a run through it relative to the same run in process.
 
-    python benchmarks/server.py [mlserver] [triton]        of those that `make test-servers` has installed
+    python benchmarks/server.py [mlserver] [triton]        servers installed by `make test-servers`
 
-Both use ONNX Runtime with one thread. Wall time, and processor time of client and server together, which says something
-on a busy machine too. Then once more through a proxy that spoils every fifth request.
+Both use ONNX Runtime with one thread and run in turns. The script reports wall time, and processor time of client and
+server together, which is meaningful on a busy machine too. It then repeats the run through a proxy that spoils every
+fifth request.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import parsimon
@@ -40,7 +41,7 @@ class Took(NamedTuple):
 
 
 def timed(model: str, session: int | None = None) -> tuple[Took, parsimon.Result]:
-    """A run, and its time with that of a server's session of processes."""
+    """Return the time of a run, including that of the server's processes, and its result."""
     images, labels = (array[:IMAGES] for array in zoo.images())
     wall, processor = time.perf_counter(), time.process_time() + processor_time(session)
     result = parsimon.attack(model, images, labels, 8 / 255, budget=BUDGET, batch_size=64)
@@ -49,10 +50,10 @@ def timed(model: str, session: int | None = None) -> tuple[Took, parsimon.Result
 
 
 def processor_time(session: int | None) -> float:
-    """Seconds that the processes of a session have used, as Linux counts."""
+    """Return the processor seconds of the processes of a session, on Linux."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # one that has ended meanwhile
+        with suppress(OSError):  # the process may have ended
             after_name = file.read_text().rpartition(")")[2].split()
             if int(after_name[3]) == session:
                 ticks += int(after_name[11]) + int(after_name[12])
@@ -63,7 +64,7 @@ def measure(name: str, folder: Path) -> None:
     with running(name, folder) as server:
         for protocol in ("grpc", "http"):
             if (name, protocol) == ("mlserver", "http"):
-                continue  # text, which takes ten times as long
+                continue  # it sends text, which takes ten times as long
             session = server.process.pid if server.process else None
             turns = []
             for _ in range(TURNS):
@@ -71,7 +72,7 @@ def measure(name: str, folder: Path) -> None:
                 turns.append(there.over(here))
                 assert result.outcomes == expected.outcomes
             wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
-            tell(
+            report(
                 name,
                 protocol,
                 f"{result.counters.queries:,} queries: wall {wall:.2f}, processor {processor:.2f}",
@@ -85,7 +86,7 @@ def measure(name: str, folder: Path) -> None:
             assert result.outcomes == expected.outcomes
             assert result.traffic is not None
             assert result.traffic.answered == result.counters.rows + result.counters.padding
-            tell(
+            report(
                 name,
                 protocol,
                 f"{faults} faults in {requests} requests: the same results, {result.traffic}",
@@ -93,7 +94,7 @@ def measure(name: str, folder: Path) -> None:
             )
 
 
-def tell(*what: Any) -> None:
+def report(*what: Any) -> None:
     print(*what, sep="  ", flush=True)
 
 

@@ -1,31 +1,28 @@
-"""Square Attack beside two other implementations: same network, images, radius, budget, loss and first share.
+"""Compare Square Attack with two other implementations: same network, images, radius, budget, loss and p_init.
 
     make bench-peers
     python benchmarks/square_peers.py [--images 200] [--budget 1000] [--seeds 3]
 
-The bundled robust network as a torch module, its first correctly classified images, eps 8/255, the margin loss, a first
-share of 0.8. Success rates are over all attacked images, mean and median queries over successes. Every implementation
-is run with the same number of seeds: what the rows of one differ by is the noise that a difference between two must
-exceed to mean anything.
+The benchmark uses the bundled robust network as a torch module, its first correctly classified images, eps 8/255, the
+margin loss and p_init 0.8. Success rates are over all attacked images, mean and median queries over successes. All
+implementations run with the same seeds; their spread over seeds is the noise of a comparison.
 
-How the peers' queries are counted: both tell, for each image, how many times it was shown until its success or the
-end, from the method behind their public one, which also classifies the images before and after. The model they are
-given counts its rows, and the script stops unless the sum is the same. Whether an image is a success is found out
-here: by showing the result to the network once more, and by measuring its distance.
+The peers report the queries of each image through an internal method. The script checks their sum against the rows
+that the model counted. It decides about success itself: it queries the result once more and measures its distance.
 
-What differs by design, and is left as it is:
+Differences by design:
 
-- the budget: both peers take `n_queries` for the number of candidates after the stripes, so that they ask once more.
-  They are given one less, and so are their windows' sizes, which follow a schedule over `n_queries`;
-- windows: the peers draw one place and one colour in each step for all images of a batch, here of all images; parsimon
-  draws for each image. That makes the peers' images depend on each other, but not an image's chances;
-- repainting: a window that would change nothing is drawn again by parsimon, as by the attack's authors; the peers show
-  the same image again and count it. With three channels that is one in eight of the windows that have one colour
-  already, as those of a single pixel do, in the last fifth of the budget;
-- rounding: the peers add and subtract 2 eps to and from an image, parsimon picks one of the ball's two extremes;
-- success: to the peers a tie of the two highest scores is one;
-- randomness: each has its own stream. torchattacks descends from AutoAttack's code and draws in the same order as
-  pyautoattack, so that these two show the same figures, seed for seed, unless one of them departs from the other.
+- budget: the peers' `n_queries` excludes the query of the stripes, so they get one less. The schedule of their window
+  sizes follows;
+- windows: the peers draw one position and colour per step for the whole batch, parsimon one per image. The peers'
+  images depend on each other, but with the same chances;
+- repainting: parsimon and the authors draw a window again if it would change nothing; the peers query the same image
+  again. With three channels this concerns one in eight windows of one colour, such as those of a single pixel in the
+  last fifth of the budget;
+- rounding: the peers add and subtract 2 eps, parsimon picks one of the two extremes of the ball;
+- success: the peers count a tie of the two highest scores as success;
+- randomness: each has its own stream. torchattacks and pyautoattack descend from AutoAttack's code and draw in the same
+  order, so their numbers agree for each seed.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ from parsimon.models import as_model
 from parsimon.results.summary import Summary, summarise
 
 EPS = 8 / 255
-SHARE = 0.8
+P_INIT = 0.8
 PEERS = {
     "pyautoattack": ("pyautoattack.square", "SquareAttack"),
     "torchattacks": ("torchattacks.attacks.square", "Square"),
@@ -56,7 +53,7 @@ PEERS = {
 
 
 class Counting(torch.nn.Module):
-    """A network that counts the images that it is shown."""
+    """A network that counts its input images."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         super().__init__()
@@ -79,23 +76,24 @@ def correctly_classified(network: torch.nn.Module, count: int) -> list[Task]:
 
 def of_parsimon(network: torch.nn.Module, tasks: list[Task], budget: int, seed: int) -> list[Outcome]:
     threat = Threat(EPS, loss="margin")
-    return list(Engine(Square(SHARE), as_model(network), threat, budget=budget, seed=seed).run(tasks))
+    return list(Engine(Square(P_INIT), as_model(network), threat, budget=budget, seed=seed).run(tasks))
 
 
 def of_peer(name: str, network: torch.nn.Module, tasks: list[Task], budget: int, seed: int) -> list[Outcome]:
     counting = Counting(network)
     module, kind = PEERS[name]
     attack: Any = getattr(importlib.import_module(module), kind)(
-        counting, norm="Linf", n_queries=budget - 1, eps=EPS, p_init=SHARE, loss="margin"
+        counting, norm="Linf", n_queries=budget - 1, eps=EPS, p_init=P_INIT, loss="margin"
     )
     images = torch.from_numpy(np.stack([task.image for task in tasks]))
     labels = torch.tensor([task.goal for task in tasks])
     attack.init_hyperparam(images)
     torch.manual_seed(seed)
-    told, adversarial = attack.attack_single_run(images, labels)
-    queries = [int(count) for count in told]
+    reported, adversarial = attack.attack_single_run(images, labels)
+    queries = [int(count) for count in reported]
     if sum(queries) != counting.rows or max(queries) > budget:
-        sys.exit(f"{name} tells of {sum(queries)} queries, at most {max(queries)} an image; {counting.rows} were shown")
+        most = max(queries)
+        sys.exit(f"{name} reports {sum(queries)} queries, at most {most} per image; the model counted {counting.rows}")
     with torch.no_grad():
         fooled = network(adversarial).argmax(dim=1) != labels
     fooled &= (adversarial - images).abs().amax(dim=(1, 2, 3)) <= EPS + 1e-6
@@ -114,12 +112,12 @@ def runs(network: torch.nn.Module, tasks: list[Task], budget: int, seeds: int) -
 
 def in_words(summary: Summary) -> str:
     if summary.mean is None or summary.median is None:
-        return "there are none"
+        return "none"
     return f"mean {summary.mean:.1f}, median {summary.median:.1f}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Square Attack beside two other implementations.")
+    parser = argparse.ArgumentParser(description="Compare Square Attack with two other implementations.")
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--budget", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
@@ -136,7 +134,7 @@ def main() -> None:
     of: dict[str, list[Summary]] = {}
     for name, seed, summary in runs(network, tasks, arguments.budget, arguments.seeds):
         of.setdefault(name, []).append(summary)
-        assert summary.interval is not None, "all of them end"
+        assert summary.interval is not None, "all images are finished"
         low, high = summary.interval
         print(
             f"{name}, seed {seed}: success {summary.success_rate:.1%} (95 %: {low:.1%} to {high:.1%}), "

@@ -1,9 +1,9 @@
-"""What storing a run costs: the share of wall time that goes into the run file, and its size at the end.
+"""Measure the cost of storing a run: the fraction of wall time, and the final size of the file.
 
-    python benchmarks/store.py                     on 256 of the bundled images, on the network that withstands longer
-    python benchmarks/store.py cifar10:FOLDER      on all images of a data set, on the network that is fooled more often
+    python benchmarks/store.py                     256 bundled images on the robust network
+    python benchmarks/store.py cifar10:FOLDER      all images of a data set on the standard network; takes hours
 
-The time is taken around every call to the store, in the run that it is a part of. The second takes hours.
+Every call to the store is timed within its run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUDGET = 1000
 
 
 class Timed(Store):
-    """A store that knows how long it has worked, and how large its folder was before it was tidied up."""
+    """A store that measures its own time, and the size of its folder before the clean-up."""
 
     seconds = 0.0
     calls = 0
@@ -60,8 +60,8 @@ def measure(spec: RunConfig) -> None:
     print(
         f"{spec.attacks[0]}: {result.summary.attacked:,} images, {successes:,} fooled, "
         f"{result.counters.queries:,} queries, {whole:.0f} s; storing took {Timed.seconds / whole:.1%} of it, "
-        f"{1e3 * Timed.seconds / Timed.calls:.2f} ms a model call; {Timed.largest / 1e6:,.1f} MB on the way, "
-        f"{size / 1e6:,.2f} MB at the end, {size / successes:,.0f} bytes a success",
+        f"{1e3 * Timed.seconds / Timed.calls:.2f} ms per model call; {Timed.largest / 1e6:,.1f} MB at most, "
+        f"{size / 1e6:,.2f} MB at the end, {size / successes:,.0f} bytes per success",
         flush=True,
     )
 

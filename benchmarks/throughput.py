@@ -1,24 +1,23 @@
-"""How long an evaluation takes beside the peers, each run as its users would run it: same network, images and budget.
+"""Compare the time of an evaluation with other libraries: same network, images and budget.
 
     make bench-throughput
     python benchmarks/throughput.py [--images 128] [--budget 200] [--rounds 2] [--only NAME ...]
 
-The bundled robust network; its first correctly classified images; eps 8/255. Square: margin loss, first windows of 0.8.
+The benchmark attacks the first correctly classified images of the bundled robust network at eps 8/255. Square Attack
+uses the margin loss and p_init 0.8.
 
-- torchattacks, pyautoattack and ART are given the network as a torch module and all images at once, and are called as
-  their documentation says;
-- the loop is the authors' procedure on a torch module: one image after another, at most 100 candidates in a model
-  call, most of the time one (`published_loop.py`);
-- parsimon is given the same torch module, and the same network as the ONNX file that it is, by `parsimon.attack`. With
-  `workers` it has a process for each core.
+- torchattacks, pyautoattack and ART get the network as a torch module and all images at once, as their documentation
+  describes;
+- the loop is the authors' procedure on a torch module: one image after another, with at most 100 candidates per model
+  call, mostly one (`published_loop.py`);
+- parsimon gets the same torch module, or the same network as an ONNX file. With `workers` it has one process per core.
 
-Each runs in a process of its own, with one thread (OMP_NUM_THREADS=1) or with all cores where its name says so, and in
-turns, so that none gains by what another has set and all see the same state of the machine. What is measured begins
-after imports and loading, and ends when the adversarial images are there. With one thread processor time is compared,
-which a busy machine changes least; with all cores and of workers it is wall time, and it includes that they start.
+Each contestant runs in its own process, in turns, with one thread (OMP_NUM_THREADS=1) or all cores as its name says.
+The time starts after imports and loading, and ends with the adversarial images. One-thread runs compare processor time,
+which other load affects least. Runs on all cores and with workers compare wall time, including the start of workers.
 
-A query is an image shown to the network for whatever reason. ART shows each candidate several times, so what a whole
-evaluation takes is the second measure.
+A query is any image shown to the network. ART shows each candidate several times, so the second measure is the time of
+the whole evaluation.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ from parsimon import Parsimonious, Threat, zoo
 from parsimon.attacks import Square
 from published_loop import Loop
 
-EPS, SHARE = 8 / 255, 0.8
+EPS, P_INIT = 8 / 255, 0.8
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
-# Attacks the images; the queries that it took, and how many images it fooled.
+# Attack the images; return the number of queries and of fooled images.
 Contestant = Callable[[Images, Labels, int], tuple[int, int]]
 
 
 def network() -> Any:
-    """The bundled network as it was trained, a torch module like any other, which counts what it is shown."""
+    """Return the bundled network as a torch module that counts its input images."""
     import torch
 
-    sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "training")]
+    sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests/helpers", "training")]
     module: Any = import_module("hand_made").hand_made("robust")
 
     class Counting(torch.nn.Module):
@@ -77,14 +76,14 @@ def fooled(model: Any, adversarial: Any, labels: Labels) -> int:
 
 
 def peer(module: str, kind: str, call: str) -> Contestant:
-    """Of AutoAttack's family: torchattacks and pyautoattack."""
+    """Return a contestant of AutoAttack's family: torchattacks or pyautoattack."""
 
     def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
         import torch
 
         model = network()
         attack = getattr(import_module(module), kind)(
-            model, norm="Linf", n_queries=budget - 1, eps=EPS, p_init=SHARE, loss="margin"
+            model, norm="Linf", n_queries=budget - 1, eps=EPS, p_init=P_INIT, loss="margin"
         )
         torch.manual_seed(0)
         start()
@@ -104,7 +103,7 @@ def art(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
         model, torch.nn.CrossEntropyLoss(), images.shape[1:], 10, clip_values=(0.0, 1.0), device_type="cpu"
     )
     attack = evasion.SquareAttack(
-        classifier, norm=np.inf, max_iter=budget - 1, eps=EPS, p_init=SHARE, batch_size=len(images), verbose=False
+        classifier, norm=np.inf, max_iter=budget - 1, eps=EPS, p_init=P_INIT, batch_size=len(images), verbose=False
     )
     np.random.seed(0)
     start()
@@ -132,7 +131,7 @@ def loop(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
 
 
 def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Contestant:
-    """`model`: "torch" or the name of a bundled network."""
+    """Return parsimon as a contestant; `model` is "torch" or the name of a bundled network."""
 
     def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
         opened: Any = network() if model == "torch" else model
@@ -145,7 +144,7 @@ def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Con
     return run
 
 
-SQUARE = Square(SHARE)
+SQUARE = Square(P_INIT)
 CONTESTANTS: dict[str, tuple[str, Contestant]] = {
     "torchattacks": ("Square", peer("torchattacks.attacks.square", "Square", "__call__")),
     "pyautoattack": ("Square", peer("pyautoattack.square", "SquareAttack", "perturb")),
@@ -176,7 +175,7 @@ def stop() -> None:
 
 
 def one(name: str, count: int, budget: int) -> None:
-    """In a process of its own: run a contestant and print what it took."""
+    """Run a contestant in this process and print its cost."""
     images, labels = zoo.images()
     chosen = np.flatnonzero(parsimon.attack("robust", images, labels, EPS, budget=1).attacked)[:count]
     queries, successes = CONTESTANTS[name][1](images[chosen], labels[chosen], budget)
@@ -184,7 +183,7 @@ def one(name: str, count: int, budget: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How long an evaluation takes beside the peers.")
+    parser = argparse.ArgumentParser(description="Compare the time of an evaluation with other libraries.")
     parser.add_argument("--images", type=int, default=128)
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=2)
@@ -214,7 +213,7 @@ def main() -> None:
         clock, seconds = ("wall", wall) if "workers" in name or "all cores" in name else ("processor", cpu)
         print(
             f"{CONTESTANTS[name][0]}, {name}: {queries:,.0f} queries, fooled {fooled:.0f}, "
-            f"{seconds:.1f} s ({clock}), {1000 * seconds / queries:.3f} ms a query",
+            f"{seconds:.1f} s ({clock}), {1000 * seconds / queries:.3f} ms per query",
             flush=True,
         )
 

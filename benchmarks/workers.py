@@ -1,7 +1,7 @@
-"""What workers bring and cost: the speed of two beside one, and what the driver pays for a report and an image.
+"""Measure workers: the speed of two against one, and the driver's cost per report and per image.
 
 python benchmarks/workers.py          processes; about two minutes
-python benchmarks/workers.py --ray    the same of Ray actors, on a cluster that is started here
+python benchmarks/workers.py --ray    Ray actors on a local cluster
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tasks() -> list[Task]:
 
 
 def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
-    """Queries a second, the driver's seconds of processor time for a report, and the queries."""
+    """Return queries per second, the driver's processor seconds per report, and the number of queries."""
     reports = 0
 
     def count(_: Step) -> None:
@@ -55,7 +55,7 @@ def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[flo
 
 
 def scaling(make: Callable[[int], Any]) -> None:
-    """One worker and two in turns, both started before, the best of each: what else runs here only ever slows down."""
+    """Time one and two workers in turns and keep the best of each, since other load only slows them down."""
     images = tasks()
     with ExitStack() as stack:
         crews = {}
@@ -63,7 +63,7 @@ def scaling(make: Callable[[int], Any]) -> None:
             began = time.perf_counter()
             crews[count] = stack.enter_context(make(count))
             timed(crews[count], images[:8])
-            print(f"{count} workers have answered {time.perf_counter() - began:.1f} s after they were asked for")
+            print(f"{count} workers are ready after {time.perf_counter() - began:.1f} s")
         best: dict[int, float] = {1: 0, 2: 0}
         costs, bare = [], []
         for _ in range(REPEATS):
@@ -74,14 +74,14 @@ def scaling(make: Callable[[int], Any]) -> None:
                 print(f"  {count} workers: {speed:,.0f} queries/s ({queries:,} queries)", flush=True)
             bare.append(bare_ratio())
         of_large = [timed(crews[2], images, LARGE_BATCH)[1] for _ in range(2)]
-    print(f"two workers do {best[2] / best[1]:.2f} times what one does (best of {REPEATS} each)")
-    print(f"two processes of bare model calls: {max(bare):.2f} times what one does (best of {REPEATS})")
+    print(f"two workers are {best[2] / best[1]:.2f} times as fast as one (best of {REPEATS} each)")
+    print(f"bare model calls in two processes are {max(bare):.2f} times as fast as in one (best of {REPEATS})")
     for batch, driver in ((BATCH, costs), (LARGE_BATCH, of_large)):
-        print(f"driver: {1e3 * statistics.median(driver):.2f} ms of processor time for a report of {batch} queries")
+        print(f"driver: {1e3 * statistics.median(driver):.2f} ms of processor time per report of {batch} queries")
 
 
 def bare_ratio() -> float:
-    """The model calls of two processes at once beside those of one: what this machine has to give at this moment."""
+    """Return the speed of model calls in two processes relative to one: the machine's limit at this moment."""
     speeds = []
     for count in (1, 2):
         with get_context("spawn").Pool(count) as pool:
@@ -100,11 +100,11 @@ def _calls(seconds: float) -> float:
 
 
 def costs(crew: WorkerPool) -> None:
-    """What a request costs that has nothing to do, and one more image with it."""
+    """Measure an empty request, and the extra cost of one image."""
     (worker,) = crew.workers
 
     def cost(request: Request, repeats: int = 200) -> tuple[float, float]:
-        """Seconds for a request and its answer, and the driver's processor time in them."""
+        """Return the milliseconds per request and response, and the driver's processor time."""
         walls, used = [], time.process_time()
         for _ in range(repeats):
             began = time.perf_counter()
@@ -113,16 +113,16 @@ def costs(crew: WorkerPool) -> None:
             walls.append(time.perf_counter() - began)
         return 1e3 * statistics.median(walls), 1e3 * (time.process_time() - used) / repeats
 
-    # An attack that is begun and stopped at once: its images travel, and are left alone.
+    # An attack that stops at once: its images are sent but not attacked.
     idle = Request(plan=replace(PLAN, in_flight=1), stop=True)
     cost(idle, 1)
     wall, used = cost(idle)
-    print(f"a request and its answer: {wall:.2f} ms, of which the driver computes {used:.2f} ms")
+    print(f"request and response: {wall:.2f} ms, including {used:.2f} ms of the driver's processor time")
     for side in (32, 299):
         image = Task(0, np.zeros((3, side, side), np.float32), 0)
         more_wall, more_used = cost(idle._replace(tasks=(image,)))
-        more = f"{more_wall - wall:.2f} ms more, of which the driver computes {more_used - used:.2f} ms"
-        print(f"an image of {side} x {side} with it: {more}")
+        more = f"{more_wall - wall:.2f} ms more, including {more_used - used:.2f} ms of the driver's processor time"
+        print(f"with an image of {side} x {side}: {more}")
 
 
 def main() -> None:
@@ -134,7 +134,7 @@ def main() -> None:
 
         began = time.perf_counter()
         ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        print(f"a Ray cluster has started in {time.perf_counter() - began:.1f} s")
+        print(f"a Ray cluster started in {time.perf_counter() - began:.1f} s")
         make = lambda count: Cluster("robust", count, "local")  # noqa: E731
     with make(1) as crew:
         costs(crew)

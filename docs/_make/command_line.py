@@ -1,4 +1,4 @@
-"""Writes docs/reference/command.md: what `--help` says, of every command."""
+"""Write docs/reference/command.md: the `--help` of every command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WIDTH = 100
 
 
 def page() -> str:
-    """The whole page."""
-    head = ["# The command line", "", "What `parsimon COMMAND --help` says.", ""]
+    """Return the whole page."""
+    head = ["# The command line", "", "The output of `parsimon COMMAND --help`.", ""]
     return "\n".join(
         [*head, *_helps(command, click.Context(command, info_name="parsimon", **command.context_settings))]
     )

@@ -1,6 +1,6 @@
-"""Fails if a built site would make a browser load anything from elsewhere: `python docs/_make/offline.py site`.
+"""Fail if a built site loads anything from another host: `python docs/_make/offline.py site`.
 
-Links that a reader may follow are no matter; stylesheets, scripts, pictures, frames, fonts and imports are.
+Links for readers are allowed; external stylesheets, scripts, pictures, frames, fonts and imports are not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LOADS = {
     "embed": ("src",),
     "link": ("href",),
 }
-_ONLY_NAMED = {"canonical", "next", "prev", "edit", "author", "license"}  # kinds of link that nothing is loaded for
+_ONLY_NAMED = {"canonical", "next", "prev", "edit", "author", "license"}  # links that load nothing
 _ELSEWHERE = re.compile(r"^\s*(https?:)?//", re.IGNORECASE)
 _OF_CSS = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s;]+)""", re.IGNORECASE)
 
 
 class _Loads(HTMLParser):
-    """What a page has a browser load from elsewhere."""
+    """Collect what a page loads from other hosts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Loads(HTMLParser):
 
 
 def loads(path: Path) -> list[str]:
-    """What this file of a site would load from elsewhere."""
+    """Return what a file of the site loads from other hosts."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".css":
         return _OF_CSS.findall(text)
@@ -65,10 +65,8 @@ def main(site: Path) -> None:
         sys.exit(f"{site} holds no site: build it with `make docs`")
     found = [f"{path.relative_to(site)} loads {place}" for path in files for place in loads(path)]
     if found:
-        sys.exit(
-            "\n".join([*found, "The site must be readable without a network: bring these along, or leave them out."])
-        )
-    print(f"{len(files)} files of {site} load nothing from elsewhere.")
+        sys.exit("\n".join([*found, "The site must work offline: bundle these files, or remove them."]))
+    print(f"{len(files)} files of {site} load nothing from other hosts.")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Writes docs/published.md: every number of the paper beside ours, from the files that hold them.
+"""Write docs/published.md: every number of the paper beside ours.
 
-The paper's are in src/parsimon/experiments, ours in published.toml beside this script. Nothing on the page is typed by
-hand, and a test holds the page against what this script would write.
+The paper's numbers are in src/parsimon/experiments, ours in published.toml beside this script. A test compares the page
+with the output of this script.
 
-    python docs/_make/published_numbers.py                      # write the page anew
-    python docs/_make/published_numbers.py --take RUN_FOLDER    # first put a stored run of an exhibit in published.toml
+    python docs/_make/published_numbers.py                      # write the page
+    python docs/_make/published_numbers.py --take RUN_FOLDER    # first add a stored run of an exhibit to published.toml
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tomli_w
 
 from parsimon import runs
 from parsimon.attacks.registry import attack_rows
-from parsimon.experiments import Exhibit, Planned, Published, exhibits
+from parsimon.experiments import Exhibit, PlannedRun, Published, exhibits
 from parsimon.experiments.views import label
 from parsimon.results.statistics import wilson_interval
 from parsimon.results.summary import summarise, where_fooled
@@ -47,12 +47,12 @@ all of PGD's steps.
 
 
 def read() -> dict[str, Any]:
-    """What was measured here."""
+    """Return our results."""
     return tomllib.loads(OURS.read_text())
 
 
 def page(ours: dict[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     known = exhibits()
     seen: set[str] = set()
     parts = [_HEAD]
@@ -75,7 +75,7 @@ def page(ours: dict[str, Any]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _run(run: Planned, ours: list[dict[str, Any]] | None, note: str | None) -> Iterator[str]:
+def _run(run: PlannedRun, ours: list[dict[str, Any]] | None, note: str | None) -> Iterator[str]:
     yield f"{run.title}. The paper: {run.network}, {run.protocol.images:,} images, {run.protocol.budget:,} queries.\n"
     if note is not None:
         yield f"{note}\n"
@@ -92,7 +92,7 @@ def _conditions(measured: dict[str, Any]) -> str:
     return f"{measured['model']} on {measured['data']}, {measured['images']:,} images"
 
 
-def _table(run: Planned, measured: dict[str, Any]) -> Iterator[str]:
+def _table(run: PlannedRun, measured: dict[str, Any]) -> Iterator[str]:
     paper = dict(zip(attack_rows(run.spec.attacks), run.paper, strict=True))
     ours = measured.get("attacks", {})
     theirs = [*paper.values(), *run.reported.values()]
@@ -164,7 +164,7 @@ def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def taken(folder: Path) -> tuple[str, dict[str, Any]]:
-    """A stored run of an exhibit: the exhibit's name for it, and its numbers."""
+    """Return the name and the numbers of a stored run of an exhibit."""
     name = folder.name.rpartition("-")[0]
     spec, comparison = runs.config_of(folder), runs.load(folder)
     if comparison.unfinished:

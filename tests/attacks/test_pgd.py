@@ -74,7 +74,7 @@ def test_the_told_gradient_is_that_of_torch(module: Any, chosen: Chosen, threat:
     images, goals = chosen[0], goals_of(chosen[1], threat)
     expected_scores, expected = autograd(module, images, goals, threat)
     shown = torch.from_numpy(images)
-    scores, gradients = TorchModel(module).vjp(shown, lambda scores: threat.slope(scores, goals))
+    scores, gradients = TorchModel(module).vjp(shown, lambda scores: threat.loss_gradient(scores, goals))
     np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
     np.testing.assert_allclose(gradients, expected, rtol=1e-4, atol=1e-6 * float(np.abs(expected).max()))
     assert not shown.requires_grad
@@ -86,7 +86,7 @@ def test_the_gradient_of_probabilities_is_that_of_their_logarithms(module: Any, 
     _, expected = autograd(module, images, goals, threat)
     told = Threat(EPS, threat.targeted, threat.loss, scores="probabilities")
     oracle = TorchModel(torch.nn.Sequential(module, torch.nn.Softmax(dim=1)))
-    _, gradients = oracle.vjp(torch.from_numpy(images), lambda scores: told.slope(scores, goals))
+    _, gradients = oracle.vjp(torch.from_numpy(images), lambda scores: told.loss_gradient(scores, goals))
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-5 * float(np.abs(expected).max()))
 
 
@@ -204,7 +204,7 @@ def test_all_points_are_scored_in_one_way_whatever_is_asked_beside_them() -> Non
         losses: dict[int, list[float]] = {}
 
         def record(step: Step, losses: Any = losses) -> None:
-            for each in step.told:
+            for each in step.entries:
                 losses.setdefault(each.image, []).extend(each.loss.tolist())
 
         engine = Engine(PGD(steps=3, restarts=2), network, threat, budget=8, batch_size=batch_size, in_flight=in_flight)
@@ -279,7 +279,7 @@ def test_a_bundled_network_by_name_gives_the_modules_scores_and_can_be_attacked(
     with torch.no_grad():
         expected = np.asarray(module(torch.from_numpy(images).double()))
     np.testing.assert_allclose(oracle(images), expected, atol=1e-4)
-    scores, gradients = oracle.vjp(images, lambda scores: Threat(EPS).slope(scores, labels))
+    scores, gradients = oracle.vjp(images, lambda scores: Threat(EPS).loss_gradient(scores, labels))
     _, expected_gradients = autograd(hand_made("robust"), images, labels, Threat(EPS))
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     # Where rounding puts a ReLU's input on the other side of zero, some pixels differ; in double precision none does.

@@ -40,7 +40,7 @@ def test_a_pixel_follows_the_block_that_is_stretched_over_it(grid: Grid, seed: i
 
 @given(grids())
 def test_the_pixels_of_blocks_are_those_that_change_when_they_flip(grid: Grid) -> None:
-    pixels, lengths = grid.pixels_by_block
+    pixels, lengths = grid.pixels_of(np.arange(grid.count))
     for block, covered in zip(range(grid.count), np.split(pixels, np.cumsum(lengths)[:-1]), strict=True):
         alone = np.zeros(grid.count, np.bool_)
         alone[block] = True
@@ -88,4 +88,4 @@ def test_the_first_grid_fits_any_image(height: int, width: int) -> None:
     while grid.block > 1:
         assert grid.noise[0] % grid.block == grid.noise[1] % grid.block == 0
         grid = grid.halved()
-    assert (grid.pixels_by_block[1] > 0).all(), "a block without pixels would waste queries"
+    assert (grid.pixels_of(np.arange(grid.count))[1] > 0).all(), "a block without pixels would waste queries"

@@ -1,4 +1,4 @@
-"""What the engine counts and tells: up to the first success, within the budget and the ball, gradients or none."""
+"""What the engine counts and delivers: up to the first success, within the budget and the ball."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("either_canvas")
 
 
 def run_script(*asks: Ask, budget: int = 100, batch_size: int = 2) -> tuple[Outcome, list[list[float]], Engine]:
-    """What becomes of an image of level 0.25 in a ball from 0 to 1, what the attack heard, and the engine."""
+    """Attack an image of level 0.25 in a ball from 0 to 1; return its outcome, all losses, and the engine."""
     attack = Scripted(asks)
     engine = Engine(
         attack, FunctionModel(brightness), Threat(0.75, loss="margin"), budget=budget, batch_size=batch_size
@@ -43,14 +43,14 @@ def test_only_queries_up_to_the_first_success_count(batch_size: int) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
-def test_a_success_has_the_models_confidence_there_and_a_failure_none(batch_size: int) -> None:
+def test_a_success_has_the_confidence_of_the_model_and_a_failure_has_none(batch_size: int) -> None:
     outcome, _, _ = run_script(grey(0.1, 0.2), grey(0.3, 0.75, 0.9, 0.1), batch_size=batch_size)
     assert outcome.confidence == pytest.approx(1 / (1 + math.exp(0.5 - 0.75)), abs=1e-6)
     failure, _, _ = run_script(grey(0.1, 0.2), batch_size=batch_size)
     assert failure.confidence is None
 
 
-def test_confidence_is_worked_out_for_successes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confidence_is_computed_for_successes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = []
     confidence = Threat.confidence
 
@@ -66,7 +66,7 @@ def test_confidence_is_worked_out_for_successes_alone(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
-def test_a_reply_holds_the_losses_in_the_order_of_the_question(batch_size: int) -> None:
+def test_a_reply_holds_the_losses_in_the_order_of_the_ask(batch_size: int) -> None:
     outcome, heard, _ = run_script(grey(0.25, 0.0, 0.5), grey(0.125), batch_size=batch_size)
     assert heard == [[-0.25, -0.5, 0.0], [-0.375]]
     assert (outcome.ended, outcome.queries) == ("exhausted", 4)
@@ -79,7 +79,7 @@ def test_the_budget_is_never_exceeded_by_one(budget: int) -> None:
     assert outcome.ended == ("exhausted" if budget == 6 else "budget")
 
 
-def test_a_success_within_a_truncated_question_counts() -> None:
+def test_a_success_within_a_truncated_ask_counts() -> None:
     outcome, _, _ = run_script(grey(0.1, 0.9, 0.9), budget=2)
     assert (outcome.ended, outcome.queries) == ("success", 2)
 
@@ -89,7 +89,7 @@ def test_a_success_just_past_the_budget_is_a_failure() -> None:
     assert (outcome.ended, outcome.queries) == ("budget", 2)
 
 
-def test_uncharged_questions_have_a_count_of_their_own_and_may_end_the_attack() -> None:
+def test_uncharged_points_have_their_own_count_and_may_end_the_attack() -> None:
     outcome, _, engine = run_script(grey(0.1, 0.2), grey(0.1, 0.9, charged=False), budget=2)
     assert (outcome.ended, outcome.queries, outcome.uncharged) == ("success", 2, 2)
     assert engine.counters.queries == 2
@@ -110,14 +110,14 @@ def test_an_attack_with_nothing_to_ask_ends_at_once() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
-def test_what_lies_outside_the_ball_is_told_and_counted_but_is_no_success(batch_size: int) -> None:
+def test_points_outside_the_ball_are_counted_but_never_succeed(batch_size: int) -> None:
     outcome, heard, _ = run_script(
         grey(1.5, 0.25, -0.5), grey(2.0, 0.25, charged=False), grey(1.25, 1.0, 1.75), batch_size=batch_size
     )
     assert heard == [[1.0, -0.25, -1.0], [1.5, -0.25]]
     assert (outcome.ended, outcome.predicted) == ("success", 1)
     assert (outcome.queries, outcome.uncharged) == (5, 2)
-    assert outcome.outside == 4, "all but the last, which was asked for after the success"
+    assert outcome.outside == 4, "all but the last, which comes after the success"
     assert isinstance(outcome.point, Picture)
     assert outcome.point.pixels.mean() == 1.0
 
@@ -140,10 +140,10 @@ def test_a_pixel_that_is_not_a_number_lies_outside_the_ball() -> None:
 
 @dataclass(frozen=True)
 class Climbing(Attack):
-    """Asks for as many images at once as its image's number says, and for their gradients if that is even."""
+    """Asks for `index` images at once, and for their gradients if the index is even."""
 
     heard: dict[int, list[tuple[NDArray[np.float32], Reply]]] = field(default_factory=lambda: defaultdict(list))
-    white_box: ClassVar = True
+    needs: ClassVar = "gradient"
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         for _ in range(4):
@@ -159,7 +159,7 @@ class Climbing(Attack):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 64])
 @pytest.mark.parametrize("targeted", [False, True])
-def test_gradients_come_in_the_order_of_the_question_and_are_counted(batch_size: int, targeted: bool) -> None:
+def test_gradients_come_in_the_order_of_the_ask_and_are_counted(batch_size: int, targeted: bool) -> None:
     attack, threat = Climbing(), Threat(0.5, targeted)
     outcomes = attack.run(threat, batch_size)
     assert [outcomes[index].queries for index in range(1, 8)] == [4 * index for index in range(1, 8)]
@@ -170,31 +170,31 @@ def test_gradients_come_in_the_order_of_the_question_and_are_counted(batch_size:
             assert reply.gradient is not None
             assert len(reply.gradient) == len(pixels)
             for image, gradient in zip(pixels, reply.gradient, strict=True):
-                _, (alone,) = Network((1, 3, 4)).vjp(image[None], lambda scores: threat.slope(scores, goals))  # noqa: B023
+                _, (alone,) = Network((1, 3, 4)).vjp(image[None], lambda scores: threat.loss_gradient(scores, goals))  # noqa: B023
                 assert np.array_equal(gradient, alone)
 
 
 @pytest.mark.parametrize("batch_size", [3, 8, 64])
-def test_who_does_not_ask_for_gradients_hears_none_even_beside_who_does(batch_size: int) -> None:
+def test_a_search_that_asks_for_no_gradient_receives_none_even_beside_others_that_do(batch_size: int) -> None:
     attack = Climbing()
     attack.run(Threat(0.5), batch_size)
     assert all(reply.gradient is None for index in (1, 3, 5, 7) for _, reply in attack.heard[index])
 
 
 def run_curious() -> tuple[Outcome, list[Reply]]:
-    """An attack that asks for gradients, but is not white-box, on a model that tells them."""
+    """Run an attack that asks for gradients, but is not white-box, on a model that has them."""
     attack = Scripted((grey(0.1, 0.2, eligible_from=math.inf, gradient=True),))
     engine = Engine(attack, Network((1, 2, 2)), Threat(1.0), budget=10)
     (outcome,) = engine.run([Task(0, np.zeros((1, 2, 2), np.float32), 0)])
     return outcome, attack.heard
 
 
-def test_an_attack_that_is_not_white_box_is_told_no_gradient() -> None:
+def test_an_attack_that_is_not_white_box_receives_no_gradient() -> None:
     _, heard = run_curious()
     assert [reply.gradient for reply in heard] == [None]
 
 
-def test_a_gradient_that_is_not_told_is_not_counted() -> None:
+def test_a_gradient_that_is_not_delivered_is_not_counted() -> None:
     outcome, _ = run_curious()
     assert outcome.gradients == 0
 
@@ -205,17 +205,17 @@ def test_a_white_box_attack_on_a_model_without_gradients_is_refused() -> None:
         list(engine.run(tasks_for(SHAPE, Threat(0.02), 1)))
 
 
-def test_rows_that_fill_a_batch_have_no_slope() -> None:
-    slopes = []
+def test_rows_that_fill_a_batch_have_no_score_gradient() -> None:
+    gradients = []
 
     class Fixed(Network):
         fixed_batch = True
 
         def vjp(
-            self, images: NDArray[np.float32], slope: Callable[[NDArray[Any]], NDArray[Any]]
+            self, images: NDArray[np.float32], score_gradient: Callable[[NDArray[Any]], NDArray[Any]]
         ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-            slopes.append(slope(self(images)))
-            return super().vjp(images, lambda _: slopes[-1])
+            gradients.append(score_gradient(self(images)))
+            return super().vjp(images, lambda _: gradients[-1])
 
     threat = Threat(0.01)
     tasks = tasks_for(SHAPE, threat, 5)
@@ -228,8 +228,8 @@ def test_rows_that_fill_a_batch_have_no_slope() -> None:
         for engine in (padded, plain)
     ]
     assert fates[0] == fates[1]
-    assert slopes
-    for of_rows in slopes:
+    assert gradients
+    for of_rows in gradients:
         assert len(of_rows) == 16
         assert of_rows[:1].any()
         assert not of_rows[5:].any()

@@ -1,4 +1,4 @@
-"""The one loop: results that do not depend on what runs beside, and how a run is stopped, resumed or fails."""
+"""The engine: results do not depend on batches, and a run can be stopped, resumed or fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from parsimon import ModelError, Parsimonious, Threat
 from parsimon.attacks.registry import parse_attack
 from parsimon.core.canvas import render
-from parsimon.core.engine import Engine, Step, _Switches
+from parsimon.core.engine import Engine, Step
 from parsimon.core.types import Ask, Attack, ImageContext, Images, JournalEntry, Outcome, Search, Task
 from parsimon.models import FunctionModel
 from parsimon.runs.store import joined
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("either_canvas")
     budget=st.sampled_from([1, 40, 300]),
     seed=st.integers(0, 3),
 )
-def test_results_do_not_depend_on_the_batch_or_on_what_is_in_flight(
+def test_results_do_not_depend_on_the_batch_size_or_on_other_images(
     shape: tuple[int, int, int],
     batch_size: int,
     in_flight: int,
@@ -65,7 +65,7 @@ def test_results_do_not_depend_on_the_batch_or_on_what_is_in_flight(
     assert {index: together[index] for index in alone} == alone
     backwards = run(tasks[::-1], 32, 8)
     assert together == backwards
-    # A confidence is no part of what is compared, but this network tells the same to the last bit.
+    # Outcomes are compared without their confidence, but the scores of this network do not depend on the batch.
     assert all(outcome.confidence == backwards[index].confidence for index, outcome in together.items())
     assert all(outcome.confidence == together[index].confidence for index, outcome in alone.items())
     for task in tasks:
@@ -101,7 +101,7 @@ def test_a_fixed_batch_is_always_filled_to_its_shape_and_padding_is_not_counted(
     assert padded.counters.rows + padded.counters.padding == 16 * padded.counters.calls
 
 
-def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
+def test_a_stopped_engine_yields_finished_images_and_marks_the_others_as_interrupted() -> None:
     model, threat = Network(SHAPE), Threat(0.02)
     tasks = tasks_for(SHAPE, threat, 20)
     whole = results(Engine(Parsimonious(), model, threat, budget=400).run(tasks))
@@ -115,21 +115,21 @@ def test_stopping_keeps_what_is_finished_and_says_what_is_not() -> None:
     assert all(outcome.queries <= whole[outcome.index].queries for outcome in unfinished)
 
 
-def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too() -> None:
-    """Few searches begin in a turn, and places may be free; but what was charged of an image in work stays charged."""
+def test_a_stopped_engine_counts_an_image_that_waits_with_a_journal() -> None:
+    """Few searches start per turn, so slots may be free; but queries in a journal stay charged."""
     model, threat = Network(SHAPE), Threat(1e-4)
     tasks = tasks_for(SHAPE, threat, 9)
     journal: dict[int, list[JournalEntry]] = {}
     first = Engine(Parsimonious(), model, threat, budget=400, batch_size=4)
 
     def record(step: Step) -> None:
-        for told in step.told:
-            journal.setdefault(told.image, []).append(told)
+        for entry in step.entries:
+            journal.setdefault(entry.image, []).append(entry)
         if step.counters.calls == 9:
             first.stop()
 
     cut = results(first.run(tasks, record))
-    again = [replace(task, told=joined(journal[task.index]) if task.index in journal else None) for task in tasks]
+    again = [replace(task, journal=joined(journal[task.index]) if task.index in journal else None) for task in tasks]
     second = Engine(Parsimonious(), model, threat, budget=400, batch_size=1)
     begun = results(second.run(again, lambda _: second.stop()))
     assert len(journal) > 2
@@ -138,32 +138,17 @@ def test_when_stopped_an_image_that_waits_with_what_it_was_told_is_counted_too()
     assert sum(outcome.queries for outcome in begun.values()) == second.counters.queries
 
 
-@pytest.fixture
-def usual_switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
-    """How often threads switch where no engine is at work, whatever other tests have left in the middle."""
-    monkeypatch.setattr(_Switches, "wanted", 0)
-    before, usual = sys.getswitchinterval(), 0.005
-    sys.setswitchinterval(usual)
-    yield usual
-    sys.setswitchinterval(before)
-
-
-def test_two_engines_that_overlap_leave_pythons_switches_as_they_were(usual_switches: float) -> None:
+def test_an_engine_leaves_the_switch_interval_of_its_process_alone() -> None:
+    before = sys.getswitchinterval()
+    intervals: list[float] = []
     threat = Threat(0.02)
-    one, other = (
-        Engine(Parsimonious(), Network(SHAPE), threat, budget=40, batch_size=2).run(tasks_for(SHAPE, threat, 4))
-        for _ in range(2)
-    )
-    next(one)
-    next(other)
-    assert sys.getswitchinterval() < usual_switches
-    list(one)
-    assert sys.getswitchinterval() < usual_switches
-    list(other)
-    assert sys.getswitchinterval() == pytest.approx(usual_switches)
+    engine = Engine(Parsimonious(), Network(SHAPE), threat, budget=40, batch_size=2)
+    for _ in engine.run(tasks_for(SHAPE, threat, 4), lambda _: intervals.append(sys.getswitchinterval())):
+        pass
+    assert set(intervals) == {before}
 
 
-def test_images_are_read_only_when_there_is_room_for_them() -> None:
+def test_images_are_read_only_when_a_slot_is_free() -> None:
     threat = Threat(0.02)
     engine = Engine(Parsimonious(), Network(SHAPE), threat, budget=100, in_flight=5)
     read = 0
@@ -196,7 +181,7 @@ def test_nan_scores_name_the_image() -> None:
 
 @pytest.mark.parametrize("name", ["parsimonious", "bandits", "nes,samples=6", "square", "simba", "pgd"])
 @pytest.mark.parametrize("batch_size", [1, 5, 64])
-def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_again(name: str, batch_size: int) -> None:
+def test_a_resumed_search_continues_where_it_stopped_without_repeated_queries(name: str, batch_size: int) -> None:
     attack, threat = parse_attack(name), Threat(0.02)
     network = Network((3, 8, 8))
     tasks = tasks_for(network.shape, threat, 6)
@@ -217,14 +202,14 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         journal: dict[int, list[JournalEntry]] = {}
 
         def record(step: Step, cut: Engine = cut, calls: int = calls, journal: Any = journal) -> None:
-            for told in step.told:
-                journal.setdefault(told.image, []).append(told)
+            for entry in step.entries:
+                journal.setdefault(entry.image, []).append(entry)
             if step.counters.calls == calls:
                 cut.stop()
 
         before = {index: each for index, each in results(cut.run(tasks, record)).items() if each.ended != "interrupted"}
         again = [
-            replace(task, told=joined(journal[task.index]) if task.index in journal else None)
+            replace(task, journal=joined(journal[task.index]) if task.index in journal else None)
             for task in tasks
             if task.index not in before
         ]
@@ -233,15 +218,15 @@ def test_a_search_goes_on_where_it_was_cut_off_and_nothing_answered_is_asked_aga
         after = results(resumed.run(again))
         assert {**before, **after} == whole
         assert all(each.confidence == whole[each.index].confidence for each in after.values())
-        answered = sum(len(told.loss) for index in after for told in journal.get(index, []))
-        if batch_size == 1:  # else points after a success are shown too, and not counted
+        answered = sum(len(entry.loss) for index in after for entry in journal.get(index, []))
+        if batch_size == 1:  # otherwise points after a success are evaluated too, without being counted
             assert shown + answered == sum(after[index].queries + after[index].uncharged for index in after)
         assert resumed.counters.queries == sum(outcome.queries for outcome in after.values())
 
 
 @dataclass(frozen=True)
 class Patient(Attack):
-    """Tells where its searches run, and lets none go on before the model has been called so often."""
+    """Records the threads of its searches; the search on image 0 waits until the model was called `calls` times."""
 
     calls: int
     called: threading.Semaphore
@@ -252,11 +237,11 @@ class Patient(Attack):
         self.threads.add(threading.get_ident())
         if context.index == 0:
             for _ in range(self.calls):
-                assert self.called.acquire(timeout=30), "the model was not called meanwhile"
+                assert self.called.acquire(timeout=30), "the model was not called in the meantime"
         yield Ask(Images(context.image[None]))
 
 
-def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_given_in() -> None:
+def test_searches_run_in_another_thread_while_the_model_is_called_in_that_of_the_caller() -> None:
     called, callers = threading.Semaphore(0), set()
 
     class Network(FunctionModel):
@@ -265,7 +250,7 @@ def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_give
             called.release()
             return super().__call__(images)
 
-    attack = Patient(2, called)  # the first batch is told of during the second call
+    attack = Patient(2, called)  # the first batch is delivered during the second call
     images = [Task(index, np.full((1, 2, 2), 0.25, np.float32), 0) for index in range(8)]
     engine = Engine(attack, Network(brightness), Threat(0.1, loss="margin"), budget=9, batch_size=4)
     assert [outcome.ended for outcome in engine.run(images)] == ["exhausted"] * 8
@@ -275,9 +260,9 @@ def test_searches_go_on_while_the_model_is_called_in_the_thread_that_it_was_give
 
 
 class Cores(FunctionModel):
-    """A model with cores of its own."""
+    """An asynchronous model with its own threads."""
 
-    enough = 2
+    saturating_batch = 2
 
     def __init__(self, function: Any, cores: int = 1) -> None:
         super().__init__(function)
@@ -287,11 +272,11 @@ class Cores(FunctionModel):
         return self._pool.submit(self, images).result
 
 
-def test_a_model_with_cores_of_its_own_is_given_a_batch_before_it_has_done_with_the_one_before() -> None:
+def test_an_asynchronous_model_is_given_a_batch_before_it_has_finished_the_previous_one() -> None:
     meeting = threading.Barrier(2, timeout=30)
 
     def in_company(images: NDArray[np.float32]) -> NDArray[np.float64]:
-        meeting.wait()  # in vain if this batch is the only one that is computed
+        meeting.wait()  # never ends if only this batch is being computed
         return brightness(images)
 
     attack = Scripted((grey(0.1), grey(0.2), grey(0.3)))
@@ -302,7 +287,7 @@ def test_a_model_with_cores_of_its_own_is_given_a_batch_before_it_has_done_with_
 
 
 @pytest.mark.parametrize(("images", "batches"), [(3, [3, 3]), (5, [4, 4, 2]), (6, [4, 2, 4, 2])])
-def test_what_is_drawn_ahead_need_not_fill_a_batch_if_it_keeps_the_model_busy(images: int, batches: list[int]) -> None:
+def test_a_batch_rendered_ahead_need_not_be_full_if_it_keeps_the_model_busy(images: int, batches: list[int]) -> None:
     shown: list[int] = []
 
     class Watched(Cores):
@@ -318,7 +303,7 @@ def test_what_is_drawn_ahead_need_not_fill_a_batch_if_it_keeps_the_model_busy(im
 
 
 @pytest.mark.parametrize("name", ["parsimonious", "thrift", "square"])
-def test_results_do_not_depend_on_whether_the_model_is_given_batches_ahead(name: str) -> None:
+def test_results_do_not_depend_on_whether_the_model_is_asynchronous(name: str) -> None:
     attack, threat, network = parse_attack(name), Threat(0.02), Network(SHAPE)
     tasks = tasks_for(SHAPE, threat, 20)
     ahead, in_turn = (
@@ -330,7 +315,7 @@ def test_results_do_not_depend_on_whether_the_model_is_given_batches_ahead(name:
 
 @pytest.mark.parametrize("kind", [FunctionModel, Cores])
 @pytest.mark.parametrize("failing", [2, 3, 6])
-def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing: int, kind: Any) -> None:
+def test_when_the_model_fails_all_earlier_batches_have_been_delivered(failing: int, kind: Any) -> None:
     calls = 0
 
     def network(images: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -345,6 +330,6 @@ def test_when_the_model_fails_all_that_was_answered_before_has_been_told(failing
     engine = Engine(attack, kind(network), Threat(0.75, loss="margin"), budget=9, batch_size=4)
     steps: list[int] = []
     with pytest.raises(ModelError, match="out of memory"):
-        list(engine.run(tasks, lambda step: steps.append(len(step.told))))
+        list(engine.run(tasks, lambda step: steps.append(len(step.entries))))
     assert len(steps) == failing - 1
     assert engine.counters.queries == 4 * (failing - 1)

@@ -59,21 +59,21 @@ def test_a_probability_of_zero_is_a_finite_loss() -> None:
 
 
 @given(st.integers(0, 999), st.booleans(), st.sampled_from(get_args(Loss)), st.sampled_from(get_args(Scores)))
-def test_the_slope_is_the_numerical_derivative_of_the_loss(
+def test_the_loss_gradient_is_the_numerical_derivative_of_the_loss(
     seed: int, targeted: bool, loss: Loss, scores: Scores
 ) -> None:
     logits, goals = logits_and_goals(seed, rows=8)
     exact = logits.astype(np.float64)
     given = torch.softmax(torch.tensor(exact), 1).numpy() if scores == "probabilities" else exact
     threat = Threat(0.1, targeted, loss, scores)
-    slope = threat.slope(given, goals)
-    assert slope.shape == given.shape
+    gradient = threat.loss_gradient(given, goals)
+    assert gradient.shape == given.shape
     for number in range(given.shape[1]):
         step = np.zeros_like(given)
         step[:, number] = 1e-6 * (given[:, number] if scores == "probabilities" else 1)
         above, below = (threat.judge(given + sign * step, goals)[0] for sign in (1, -1))
-        # In units of the step, since the slope of a probability grows without bound as it goes to 0.
-        assert np.allclose((above - below) / 2, slope[:, number] * step[:, number], rtol=1e-4, atol=1e-12)
+        # In units of the step, since the gradient is unbounded as a probability goes to 0.
+        assert np.allclose((above - below) / 2, gradient[:, number] * step[:, number], rtol=1e-4, atol=1e-12)
 
 
 @given(st.integers(0, 999), st.floats(1e-3, 1))

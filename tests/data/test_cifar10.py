@@ -72,7 +72,7 @@ def test_the_folder_that_an_archive_unpacks_to_is_found(tmp_path: Path, inner: s
     assert len(open_data(f"cifar10:{tmp_path}").labels) == 10
 
 
-def test_a_folder_without_cifar10_is_told_where_to_get_it(tmp_path: Path) -> None:
+def test_a_folder_without_cifar10_raises_an_error_with_its_address(tmp_path: Path) -> None:
     for text in (f"cifar10:{tmp_path}", f"cifar10:{tmp_path / 'lost'}:test"):
         refused(text, "test_batch.bin, or test_batch, or test_batch.png", "https://www.cs.toronto.edu/~kriz/cifar.html")
     write_binary(tmp_path, PIXELS, LABELS)
@@ -80,7 +80,7 @@ def test_a_folder_without_cifar10_is_told_where_to_get_it(tmp_path: Path) -> Non
     refused(f"cifar10:{tmp_path}:val", "the splits of CIFAR-10 are train and test; got 'val'")
 
 
-def test_missing_parts_of_cifar10_are_named(tmp_path: Path) -> None:
+def test_missing_files_of_cifar10_are_named(tmp_path: Path) -> None:
     write_python(tmp_path, PIXELS, LABELS, "train")
     (tmp_path / "data_batch_2").unlink()
     (tmp_path / "data_batch_4").unlink()

@@ -47,16 +47,16 @@ def test_the_bundled_images_are_those_of_the_zoo() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "lost", "bundle", "Bundled", "mnist:here", ":", "bundled:test"])
-def test_what_is_no_form_is_told_all_forms(text: str) -> None:
+def test_an_unknown_form_raises_an_error_that_lists_all_forms(text: str) -> None:
     refused(text, f"there are no data {text!r}", *FORMS)
 
 
 @pytest.mark.parametrize("text", ["cifar10:", "folder:", "imagenet:", "named:", "hf:", "cifar10::train", "hf::test"])
-def test_a_form_without_a_place_is_told_all_forms(text: str) -> None:
+def test_a_form_without_a_place_raises_an_error_that_lists_all_forms(text: str) -> None:
     refused(text, "lacks the place", *FORMS)
 
 
-def test_a_bare_folder_is_told_the_form_for_folders(tmp_path: Path) -> None:
+def test_a_bare_folder_raises_an_error_that_suggests_the_form_for_folders(tmp_path: Path) -> None:
     refused(str(tmp_path), f"use folder:{tmp_path}")
 
 
@@ -79,7 +79,7 @@ def test_the_home_folder_is_found_after_a_colon(tmp_path: Path, monkeypatch: pyt
         (" resize = 299x200 , interpolation=bicubic,channels=1", Preprocess((299, 200), None, "bicubic", 1)),
     ],
 )
-def test_preprocessing_as_it_is_typed(text: str, expected: Preprocess) -> None:
+def test_open_preprocess_parses_settings(text: str, expected: Preprocess) -> None:
     assert open_preprocess(text) == expected
 
 
@@ -98,7 +98,7 @@ def test_preprocessing_as_it_is_typed(text: str, expected: Preprocess) -> None:
         ("channels=4", "channels must be 3 for colour or 1 for grey; got 4"),
     ],
 )
-def test_preprocessing_that_cannot_be_is_refused(text: str, word: str) -> None:
+def test_invalid_preprocessing_is_refused(text: str, word: str) -> None:
     with pytest.raises(InputError) as caught:
         open_preprocess(text)
     assert word in str(caught.value)
@@ -141,7 +141,7 @@ def test_an_npy_file_is_mapped_not_read(tmp_path: Path) -> None:
     ],
     ids=["bytes", "channels last", "0 to 255", "one image", "none", "too few labels", "fractions", "negative"],
 )
-def test_arrays_that_cannot_be_used_are_told_what_to_do(
+def test_invalid_arrays_raise_an_error_with_a_remedy(
     tmp_path: Path, write: Writer, content: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     refused(write(tmp_path, **{"images": scaled(PIXELS), "labels": LABELS} | content), "images.np", *words)
@@ -160,7 +160,7 @@ def test_an_npy_file_needs_its_labels_beside_it(tmp_path: Path) -> None:
     )
 
 
-def test_the_labels_alone_are_no_images(tmp_path: Path) -> None:
+def test_the_file_of_labels_is_refused_as_images(tmp_path: Path) -> None:
     write_npy(tmp_path, labels=LABELS)
     refused(str(tmp_path / "labels.npy"), "the file of labels", "give the file of images")
 
@@ -237,7 +237,7 @@ CORRECT = arrays(np.bool_, st.integers(0, 40))
 
 
 @given(CORRECT, st.none() | st.integers(1, 50), st.none() | st.integers(0, 2**32))
-def test_a_choice_is_of_correct_images_in_order(
+def test_chosen_images_are_correct_and_in_order(
     correct: NDArray[np.bool_], count: int | None, seed: int | None
 ) -> None:
     chosen = choose(correct, count, seed)
@@ -256,14 +256,14 @@ def test_a_larger_sample_contains_a_smaller_one(correct: NDArray[np.bool_], one:
     assert small <= large
 
 
-def test_models_that_differ_in_one_image_are_attacked_on_nearly_the_same() -> None:
+def test_models_that_differ_on_one_image_share_all_other_samples() -> None:
     correct = np.ones(100, bool)
     before = choose(correct, 30, 0)
     correct[before[0]] = False
     assert set(before[1:]) < set(choose(correct, 30, 0))
 
 
-def test_every_image_is_as_likely_to_be_chosen() -> None:
+def test_every_correct_image_is_equally_likely_to_be_chosen() -> None:
     counts = np.zeros(10, int)
     for seed in range(3000):
         counts[choose(np.arange(10) != 4, 3, seed)] += 1

@@ -100,7 +100,7 @@ def test_a_torch_archive_is_refused_and_its_code_is_never_run(tmp_path: Path) ->
     ],
     ids=["flat", "five dimensions", "half precision"],
 )
-def test_an_onnx_model_of_another_input_is_told_what_it_must_take(
+def test_an_onnx_model_with_another_input_raises_an_error_with_the_expected_input(
     tmp_path: Path, shape: tuple[int | str, ...], kind: int, found: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
@@ -109,7 +109,7 @@ def test_an_onnx_model_of_another_input_is_told_what_it_must_take(
         assert word in str(caught.value)
 
 
-def test_images_that_do_not_fit_the_onnx_model_are_told_its_shape(tmp_path: Path) -> None:
+def test_images_of_another_shape_raise_an_error_with_the_models_shape(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         attack(write_onnx(tmp_path / "flatten.onnx", ("n", 3, 16, "columns")))
     for word in ("takes images of shape (3, 16, any)", "got (3, 8, 8)", "resize"):
@@ -126,14 +126,14 @@ def test_a_data_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(labels, LABELS)
 
 
-def test_a_data_file_without_labels_is_told_what_it_has(tmp_path: Path) -> None:
+def test_a_data_file_without_labels_raises_an_error_with_its_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=IMAGES, images=IMAGES)
     with pytest.raises(InputError, match=r"data\.npz must be.*images and labels; it has .*'images', 'x'"):
         read_npz(tmp_path / "data.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a file of numpy", pickle.dumps({"images": 1})])
-def test_a_data_file_of_another_kind_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_data_file_of_another_format_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "data.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"data\.npz cannot be read as an \.npz file: .+") as caught:
         read_npz(tmp_path / "data.npz")

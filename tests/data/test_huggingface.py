@@ -62,7 +62,7 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path, lib
     refused(f"hf:{tmp_path / 'saved'}::text", "labels must be whole numbers; the column text")
 
 
-def test_a_split_is_named_or_called_test_or_the_only_one(tmp_path: Path, library: Any) -> None:
+def test_the_default_split_is_test_or_the_only_one(tmp_path: Path, library: Any) -> None:
     whole = table(library)
     parts = {"train": whole, "validation": whole.select([1, 2]), "test": whole.select([7])}
     library.DatasetDict(parts).save_to_disk(tmp_path / "saved")
@@ -85,7 +85,7 @@ def test_a_folder_of_files_is_loaded_as_from_the_hub(tmp_path: Path, library: An
     np.testing.assert_array_equal(all_of(data), all_of(open_data(f"folder:{tmp_path / 'pictures'}")))
 
 
-def test_columns_that_leave_a_choice_are_listed(tmp_path: Path, library: Any) -> None:
+def test_ambiguous_columns_are_listed(tmp_path: Path, library: Any) -> None:
     table(library, coarse=(library.ClassLabel(names=["x"]), [0] * 10)).save_to_disk(tmp_path / "two")
     words = (
         "one column of labels",
@@ -99,7 +99,7 @@ def test_columns_that_leave_a_choice_are_listed(tmp_path: Path, library: Any) ->
     refused(f"hf:{tmp_path / 'none'}", "one column of pictures", "kind (ClassLabel)")
 
 
-def test_datasets_that_cannot_be_used_are_refused(tmp_path: Path, library: Any) -> None:
+def test_invalid_datasets_are_refused(tmp_path: Path, library: Any) -> None:
     refused(f"hf:{tmp_path / 'lost'}", "cannot be loaded: ")
     whole = table(library)
     features = library.Features({"picture": library.Image(), "kind": library.ClassLabel(names=["a"])})

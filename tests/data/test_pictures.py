@@ -117,7 +117,7 @@ def test_lazy_images_can_be_sent_to_another_process(tmp_path: Path) -> None:
     np.testing.assert_array_equal(images[0], scaled(PIXELS[1]))  # the first of class 1
 
 
-def test_lazy_images_are_what_a_run_takes(tmp_path: Path) -> None:
+def test_a_run_accepts_lazy_images(tmp_path: Path) -> None:
     data = open_data(write_folder(tmp_path, PIXELS, LABELS))
     images = as_images(data.images)
     assert len(images) == len(data.images)
@@ -127,7 +127,7 @@ def test_lazy_images_are_what_a_run_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["with space", "ünïcødé 画像", "a:b", "a[0-9]*?"])
-def test_paths_may_have_any_name(tmp_path: Path, name: str) -> None:
+def test_paths_may_contain_any_characters(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
     save(PIXELS[0], root / "classes" / f"{name} class" / f"{name} 7.png")
     picture = save(PIXELS[0], root / f"{name} 7.png")
@@ -139,7 +139,7 @@ def test_paths_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert len(open_data(f"cifar10:{root}").labels) == 10
 
 
-def test_folders_without_classes_are_told_what_to_do(tmp_path: Path) -> None:
+def test_folders_without_classes_raise_an_error_with_a_remedy(tmp_path: Path) -> None:
     refused(f"folder:{tmp_path / 'lost'}", f"the folder {tmp_path / 'lost'} cannot be read")
     refused(f"folder:{tmp_path}", "must have one folder of pictures per class; it has no folders")
     save(PIXELS[0], tmp_path / "1.png")
@@ -172,7 +172,7 @@ def read_one(path: Path, preprocess: Preprocess | None = None) -> NDArray[np.flo
     return np.asarray(open_data(f"named:{path}", preprocess).images[0])
 
 
-def test_grey_pictures_are_shown_in_the_channels_that_the_model_has(tmp_path: Path) -> None:
+def test_grey_and_colour_are_converted_to_the_requested_channels(tmp_path: Path) -> None:
     path = save(PIXELS[0, :1], tmp_path / "0.png")
     np.testing.assert_array_equal(read_one(path), scaled(np.repeat(PIXELS[0, :1], 3, axis=0)))
     np.testing.assert_array_equal(read_one(path, Preprocess(channels=1)), scaled(PIXELS[0, :1]))
@@ -182,7 +182,7 @@ def test_grey_pictures_are_shown_in_the_channels_that_the_model_has(tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["1", "P", "CMYK"])
-def test_other_kinds_of_pixels_become_colours(tmp_path: Path, mode: str) -> None:
+def test_other_pixel_modes_are_converted_to_colour(tmp_path: Path, mode: str) -> None:
     path = tmp_path / ("0.jpg" if mode == "CMYK" else "0.png")
     PIL.Image.fromarray(PIXELS[0].transpose(1, 2, 0)).convert(mode).save(path)
     with PIL.Image.open(path) as picture:
@@ -215,7 +215,7 @@ def sixteen_bit_png(path: Path, channels: int) -> Path:
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_sixteen_bits_are_not_cut_to_eight_unasked(tmp_path: Path, channels: int) -> None:
+def test_sixteen_bit_pictures_are_refused(tmp_path: Path, channels: int) -> None:
     path = sixteen_bit_png(tmp_path / "0.png", channels)
     with PIL.Image.open(path) as picture:
         picture.load()  # it is a valid one
@@ -223,7 +223,7 @@ def test_sixteen_bits_are_not_cut_to_eight_unasked(tmp_path: Path, channels: int
         read_one(path)
 
 
-def test_wide_pixels_of_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
+def test_wide_pixels_of_other_file_formats_are_refused(tmp_path: Path) -> None:
     PIL.Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "0.tif")
     (tmp_path / "1.ppm").write_bytes(b"P6 2 2 65535\n" + bytes(24))
     for path in (tmp_path / "0.tif", tmp_path / "1.ppm"):
@@ -238,7 +238,7 @@ def test_a_picture_of_many_frames_is_refused(tmp_path: Path) -> None:
         read_one(tmp_path / "0.webp")
 
 
-def test_a_cameras_second_picture_is_passed_over(tmp_path: Path) -> None:
+def test_the_second_picture_of_a_camera_file_is_ignored(tmp_path: Path) -> None:
     frames = [PIL.Image.fromarray(image.transpose(1, 2, 0)) for image in PIXELS[:2]]
     frames[0].save(tmp_path / "0.jpg", format="MPO", save_all=True, append_images=frames[1:])
     assert read_one(tmp_path / "0.jpg").shape == (3, 32, 32)
@@ -266,7 +266,7 @@ def test_an_exif_orientation_is_not_applied(tmp_path: Path) -> None:
         ((30, 50), Preprocess(resize=20, crop=16), (16, 16)),
     ],
 )
-def test_sizes_after_preprocessing(
+def test_preprocessing_gives_the_expected_size(
     tmp_path: Path, shape: tuple[int, int], preprocess: Preprocess, expected: tuple[int, int]
 ) -> None:
     path = save(RNG.integers(0, 256, (3, *shape), np.uint8), tmp_path / "0.png")
@@ -308,7 +308,7 @@ def test_the_list_sets_order_labels_and_choice(tmp_path: Path) -> None:
     assert data.labels.tolist() == [0]
 
 
-def test_the_list_may_stand_among_the_pictures(tmp_path: Path) -> None:
+def test_the_list_may_be_in_the_folder_of_pictures(tmp_path: Path) -> None:
     text = imagenet(tmp_path, "ILSVRC2012_val_00000003.png 65")
     (tmp_path / "val" / "val.txt").write_text("ILSVRC2012_val_00000002.png 1")
     assert open_data(text).labels.tolist() == [1]
@@ -327,11 +327,11 @@ def test_the_list_may_stand_among_the_pictures(tmp_path: Path) -> None:
         (" \n", ("names no pictures",)),
     ],
 )
-def test_a_list_that_cannot_be_used_is_told_why(tmp_path: Path, lines: str, words: tuple[str, ...]) -> None:
+def test_an_invalid_list_raises_an_error_that_says_why(tmp_path: Path, lines: str, words: tuple[str, ...]) -> None:
     refused(imagenet(tmp_path, lines), *words)
 
 
-def test_imagenet_without_a_list_is_told_what_to_do(tmp_path: Path) -> None:
+def test_imagenet_without_a_list_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     text = imagenet(tmp_path, "")
     (tmp_path / "val.txt").unlink()
     refused(text, "are unknown", f"{text}:LIST", "val.txt")

@@ -83,7 +83,7 @@ def test_the_sweep_is_every_combination_of_the_papers_settings() -> None:
     assert {(attack.online_step, attack.step) for attack in attacks[3:]} == {(100, 0.01)}
 
 
-def test_what_a_run_costs_follows_from_what_the_paper_reports() -> None:
+def test_the_estimated_queries_follow_from_the_papers_results() -> None:
     """A success takes its queries, a failure the whole budget."""
     for planned in PLANNED.values():
         shares = [(each.success or 0) / 100 for each in planned.paper]
@@ -100,7 +100,7 @@ def test_what_a_run_costs_follows_from_what_the_paper_reports() -> None:
 
 
 def test_an_unknown_exhibit_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(InputError, match=r"no exhibit 'table9': choose one of table1, .*supplement-d"):
+    with pytest.raises(InputError, match=r"no exhibit 'table9'; choose one of table1, .*supplement-d"):
         exhibit("table9")
 
 
@@ -148,7 +148,7 @@ def test_local_search_over_pixels_ends_where_no_flip_of_one_pixel_helps() -> Non
         assert losses.max() >= max(each.losses.max() for each in greedy)
 
 
-def test_what_climbs_is_not_stopped_by_a_success_and_keeps_the_highest_point_that_it_was_told_of() -> None:
+def test_climb_continues_after_a_success_and_keeps_the_highest_point() -> None:
     image = random_image(SHAPE, margin=0.2)
     attack = Parsimonious(block=1)
     plain = run_on_engine(attack, Startled(image), image, Threat(0.1), budget=500)
@@ -166,7 +166,7 @@ def test_what_climbs_is_not_stopped_by_a_success_and_keeps_the_highest_point_tha
     np.testing.assert_allclose(expected, model.shown[int(losses.argmax())], atol=1e-6)
 
 
-def test_what_climbs_sees_gradients_if_its_attack_does() -> None:
+def test_climb_receives_gradients_if_its_attack_does() -> None:
     assert Climb(PGD()).white_box
     assert not Climb(Parsimonious()).white_box
 
@@ -251,7 +251,7 @@ def test_ours_are_the_numbers_of_the_stored_run(folder: Path, monkeypatch: pytes
             assert cells[label(name)][3].text == f"{summary.mean:.1f}"
 
 
-def test_the_command_goes_on_with_what_is_stored_and_asks_nothing_again(folder: Path) -> None:
+def test_the_command_continues_a_stored_run_without_repeating_queries(folder: Path) -> None:
     def shown() -> int:
         return sum(map(int, (folder / "shown").read_text().split()))
 
@@ -266,7 +266,7 @@ def test_the_command_goes_on_with_what_is_stored_and_asks_nothing_again(folder: 
     assert shown() - before < 30 < before  # the images are classified again, and that is all
 
 
-def test_without_a_name_the_exhibits_are_listed_with_what_they_cost(folder: Path) -> None:
+def test_without_a_name_the_exhibits_are_listed_with_their_queries(folder: Path) -> None:
     ran = run(folder, "reproduce")
     assert ran.returncode == 0
     for name, each in exhibits().items():
@@ -275,7 +275,7 @@ def test_without_a_name_the_exhibits_are_listed_with_what_they_cost(folder: Path
     assert max(map(len, ran.stdout.splitlines())) <= 80
 
 
-def test_what_is_missing_is_said_before_anything_is_run(folder: Path) -> None:
+def test_missing_entries_are_reported_before_any_run(folder: Path) -> None:
     ran = run(folder, "reproduce", "table2", PARSIMON_HOME=str(folder / "empty"))
     assert "parsimon zoo install" in refused(ran)
     assert "no exhibit 'table9'" in refused(run(folder, "reproduce", "table9"))

@@ -30,7 +30,9 @@ def undisturbed(folder: Path) -> Run:
     shutil.copy(counted_network.__file__, folder)
     images = np.random.default_rng(1).random((12, *SHAPE), dtype=np.float32)
     np.savez(folder / "data.npz", images=images, labels=Network(SHAPE)(images).argmax(axis=1))
-    spec = RunConfig(attacks=ATTACKS, model="counted_network:build", data="data.npz", eps="0.02", budget=70, batch_size=8)
+    spec = RunConfig(
+        attacks=ATTACKS, model="counted_network:build", data="data.npz", eps="0.02", budget=70, batch_size=8
+    )
     (folder / "spec.toml").write_text(spec.toml())
     run = Run(folder, "whole")
     run.go()

@@ -351,7 +351,9 @@ def test_an_outage_pauses_the_run_and_resume_goes_on(
     assert f"Parsimonious {after.attempted:,} attempted, {after.answered:,} answered." in resumed.stdout
 
 
-def test_a_restart_in_the_middle_is_waited_for(server: Server, tmp_path: Path, spec: RunConfig, undisturbed: Path) -> None:
+def test_a_restart_in_the_middle_is_waited_for(
+    server: Server, tmp_path: Path, spec: RunConfig, undisturbed: Path
+) -> None:
     folder = tmp_path / "run"
     with proxy("grpc", server.grpc, tmp_path, *SLOWED) as between:
         url = server.url("grpc", port=between.port, settings="patience=200")

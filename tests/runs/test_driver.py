@@ -145,7 +145,7 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
     told: list[JournalEntry] = []
 
     def stop_soon(step: Step) -> None:
-        told.extend(step.told)
+        told.extend(step.entries)
         if driver.counters.calls == 40:
             driver.stop()
 
@@ -169,7 +169,7 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
     told: list[JournalEntry] = []
 
     def fall_silent(step: Step) -> None:
-        told.extend(step.told)
+        told.extend(step.entries)
         if driver.counters.calls == 40:
             room.late = count - 1
             driver.stop()

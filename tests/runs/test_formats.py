@@ -86,7 +86,7 @@ def test_the_upgrade_keeps_every_outcome_and_every_reply(old: Path) -> None:
     assert [row[:13] for row in now] == outcomes
     ended = {(row[1], row[2]) for row in now}
     with Store(old, images()) as store:
-        told = {(name, image): each for name in ATTACKS for image, each in store.told(name).items()}
+        told = {(name, image): each for name in ATTACKS for image, each in store.journal(name).items()}
         assert {name: store.queries(name) for name in ATTACKS} == {name: queries[f"queries {name}"] for name in ATTACKS}
     assert {key: each.loss.tolist() for key, each in told.items()} == {
         key: found for key, found in journal.items() if key not in ended

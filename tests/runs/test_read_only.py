@@ -125,7 +125,7 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
                 with Store(tmp_path, IMAGES) as store:
                     store.verify()
                     most = max(most, len(store.ended_after(0)), len(store.outcomes("attack")))
-                    assert store.told("attack").keys() <= {199}
+                    assert store.journal("attack").keys() <= {199}
             except BaseException as error:
                 failures.append(error)
                 raise
@@ -148,7 +148,7 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
     assert mode_of(tmp_path) == "delete"
     with Store(tmp_path, IMAGES) as store:
         assert len(store.ended_after(0)) == 100
-        assert store.told("attack") == {}
+        assert store.journal("attack") == {}
 
 
 # A process whose children write a run one after the other, each killed before its next statement but one.
@@ -193,7 +193,7 @@ while True:
     killed += 1
     assert not is_written(folder)
     with Store(folder, images, write=True) as store:  # a new one, if it was killed before there was any
-        ended, told = store.ended_after(0), store.told("attack")
+        ended, told = store.ended_after(0), store.journal("attack")
     with Store(folder, images) as store:
         store.verify()
         assert [outcome.index for _, _, outcome in ended] == list(range(len(ended)))

@@ -266,7 +266,7 @@ def test_only_the_version_that_a_run_was_begun_with_goes_on_with_it(here: Path) 
             store.set_fact("parsimon", "0.0.9")
     assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # with nothing left to ask
     with pytest.raises(
-        InputError, match=rf"begun with parsimon 0\.0\.9, and would continue with parsimon {parsimon.__version__}, which"
+        InputError, match=rf"begun with parsimon 0\.0\.9, .* continue with parsimon {parsimon.__version__}, which"
     ):
         runs.resume(here / "cut")
 

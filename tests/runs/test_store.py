@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from parsimon.core.grid import first_grid
 from parsimon.core.types import Corners, Images, JournalEntry, Outcome, Point
-from parsimon.runs.packing import pack_told, unpack_bits, unpack_difference, unpack_told
+from parsimon.runs.packing import pack_entries, unpack_bits, unpack_difference, unpack_entries
 from parsimon.runs.store import Store
 
 SHAPE = (3, 4, 5)
@@ -93,26 +93,26 @@ def plain(told: list[JournalEntry]) -> list[tuple[Any, ...]]:
 
 @given(entries())
 def test_a_journal_entry_comes_back(told: list[JournalEntry]) -> None:
-    assert plain(list(unpack_told(pack_told(told)))) == plain(told)
+    assert plain(list(unpack_entries(pack_entries(told)))) == plain(told)
 
 
 @given(entries(), st.data())
 def test_a_journal_entry_that_was_cut_or_lengthened_is_refused(told: list[JournalEntry], data: st.DataObject) -> None:
-    packed = pack_told(told)
+    packed = pack_entries(told)
     for other in (packed[: data.draw(st.integers(0, len(packed) - 1))], packed + data.draw(st.binary(min_size=1))):
         with pytest.raises(ValueError, match=r"^it"):
-            list(unpack_told(other))
+            list(unpack_entries(other))
 
 
 @given(entries(), st.data())
 def test_whatever_bytes_there_are_a_point_or_an_entry_is_unpacked_or_refused(
     told: list[JournalEntry], data: st.DataObject
 ) -> None:
-    content = bytearray(pack_told(told))
+    content = bytearray(pack_entries(told))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     for packed in (bytes(content), data.draw(st.binary()), zlib.compress(data.draw(st.binary()))):
         for unpack in (
-            lambda packed: list(unpack_told(packed)),
+            lambda packed: list(unpack_entries(packed)),
             lambda packed: unpack_bits(packed, 9),
             lambda packed: unpack_difference(packed, np.zeros(3, np.float32)),
         ):
@@ -124,5 +124,5 @@ def test_the_counts_of_one_image_are_added_up_over_calls(tmp_path: Path) -> None
     with Store(tmp_path, (), write=True) as store:
         for counts in ((1, 0, 1), (2, 1, 0), (0, 2, 2)):
             store.save("an attack", [], [JournalEntry(4, np.zeros(3), None, *counts)], 3)
-        told = store.told("an attack")[4]
+        told = store.journal("an attack")[4]
     assert (len(told.loss), told.outside, told.uncharged, told.out_of_range) == (9, 3, 3, 3)

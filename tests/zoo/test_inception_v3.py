@@ -169,7 +169,7 @@ def expected_logits(tensors: list[Quantised], images: NDArray[np.float32]) -> tu
     return (pixels.mean((2, 3)) @ weight[:, 0, 0].T + bias)[:, 1:], before
 
 
-def test_a_converted_file_computes_what_its_steps_stand_for(tmp_path: Path, tensors: list[Quantised]) -> None:
+def test_a_converted_file_computes_the_quantised_network(tmp_path: Path, tensors: list[Quantised]) -> None:
     write_tflite(tmp_path / inception_v3._FILE, tensors, operators())
     model = inception_v3.convert(tmp_path)
     images = np.random.default_rng(1).random((6, 3, SIDE, SIDE), dtype=np.float32)

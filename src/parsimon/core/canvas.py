@@ -1,12 +1,12 @@
-"""Asked points to model inputs, on the oracle's device. Only this module and `large_canvas` touch pixels.
+"""Points to model inputs, on the device of the model. Only this module and `large_canvas` touch pixels.
 
-A search asks mostly for corners that differ from its base in one block. So the canvas keeps every search's base
-drawn, copies it into the batch, and repaints only the pixels that differ: a few microseconds where drawing a corner
-from its set takes a hundred.
+A search asks mostly for corners that differ from its base in one block. So the canvas keeps the base of every search
+rendered, copies it into the batch, and repaints only the pixels that differ.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,39 +21,59 @@ from parsimon.core.types import Corner, Corners, Image, Images, Point
 from parsimon.errors import InputError
 from parsimon.setsearch import Mask
 
-WORTH_REPAINTING = 16  # a repainted block costs about as much as drawing so many anew
+_WORTH_REPAINTING = 16  # repainting one block costs about as much as rendering this many in a whole corner
 
-Part = tuple[int, Corners | Images, int, int]  # a place, and the points start .. stop of what its search asks
+
+class Part(NamedTuple):
+    """Some points of one ask: numbers `start` to `stop`, for the image in a slot."""
+
+    slot: int
+    points: Corners | Images
+    start: int
+    stop: int
 
 
 class RenderedBatch(NamedTuple):
-    """Images to show to a model."""
+    """The points of some parts as images."""
 
     images: Any
-    rows: NDArray[np.intp] | slice  # where among them the points lie that were asked for, one after another
-    outside: NDArray[np.bool_] | None  # which of those points lie outside their ball; None: none does
-    out_of_range: NDArray[np.bool_] | None  # which of them have a pixel outside [0, 1]; None: none has
+    outside: NDArray[np.bool_] | None  # per point, whether it lies outside its ball; None: none does
+    out_of_range: NDArray[np.bool_] | None  # per point, whether a pixel lies outside [0, 1]; None: none does
+
+
+class Base(NamedTuple):
+    """The corner that is rendered in a slot."""
+
+    grid: Grid
+    members: Mask
+    mutable: bool = False  # whether its search changes `members` in place
 
 
 def render(image: Image, threat: Threat, point: Point) -> Image:
-    """One point as an image."""
+    """Return one point as an image."""
     if isinstance(point, Corner):
-        return corner(point.grid, point.members, *threat.bounds(image))
-    return as_shown(point.pixels, threat)
+        return render_corner(point.grid, point.members, *threat.bounds(image))
+    return as_input(point.pixels, threat)
 
 
-def corner(grid: Grid, members: Mask, low: Image, high: Image) -> Image:
-    """The corner of a set of blocks, between the lowest and the highest image of a ball."""
+def render_corner(grid: Grid, members: Mask, low: Image, high: Image) -> Image:
+    """Return the corner of a set of blocks, from the lowest and the highest image of the ball."""
     return np.where(grid.stretch(members), high, low)
 
 
-def as_shown(pixels: Image, threat: Threat) -> Image:
-    """Any images as the model is shown them."""
+def as_input(pixels: Image, threat: Threat) -> Image:
+    """Return images as the model receives them: rounded in 8-bit mode."""
     return to_eight_bit(pixels) if threat.eight_bit else pixels
 
 
-def check(points: Corners | Images, shape: tuple[int, int, int]) -> None:
-    """Refuse what cannot be drawn for an image of this shape."""
+def pad_batch(images: Any, size: int, namespace: Any) -> Any:
+    """Return the images, followed by copies of the first one up to `size` images."""
+    missing = size - len(images)
+    return namespace.concat([images, *[images[:1]] * missing]) if missing > 0 else images
+
+
+def check_points(points: Corners | Images, shape: tuple[int, int, int]) -> None:
+    """Refuse points that cannot be rendered for an image of this shape."""
     if isinstance(points, Images):
         if points.pixels.dtype != np.float32:
             raise InputError(f"the attack asks for images of {points.pixels.dtype}: it must ask for float32")
@@ -65,181 +85,138 @@ def check(points: Corners | Images, shape: tuple[int, int, int]) -> None:
     elif points.grid.shape != shape:
         raise InputError(f"the attack asks for corners of shape {points.grid.shape} about an image of {shape}")
     elif points.changed is not None and (points.flips or not points.grid.of_pixels):
-        raise InputError("the attack changes a set in place that is not one of single pixels, or asks for its flips")
+        raise InputError("the attack changes a set in place: it must be one of single pixels, without flips")
+
+
+def differing_blocks(rendered: Base | None, points: Corners) -> Sequence[int] | None:
+    """Return the blocks in which the base of the points differs from the rendered one; None: render all of it."""
+    grid, base, moved = points.grid, points.base, points.moved
+    if rendered is None or rendered.mutable or (rendered.grid is not grid and rendered.grid != grid):
+        return None
+    if rendered.members is base:
+        return ()
+    if moved is not None and moved[0] is rendered.members:
+        blocks = [moved[1]]
+    else:
+        blocks = (rendered.members != base).nonzero()[0].tolist()
+    return blocks if len(blocks) * _WORTH_REPAINTING < grid.count else None
 
 
 class Canvas:
-    """A place for each image in flight, and the batches drawn from them."""
+    """A slot per active image, and the batches rendered from them: for small images, and for accelerators."""
 
-    lends = False
-
-    def __init__(self, shape: tuple[int, int, int], places: int, threat: Threat, oracle: Model) -> None:
-        self._shape = shape
+    def __init__(self, shape: tuple[int, int, int], slots: int, threat: Threat, model: Model) -> None:
+        self._shape, self._slots, self._threat = shape, slots, threat
         self._pixels = int(np.prod(shape))
-        self._places = places
-        self._threat = threat
-        self._xp, self._device = oracle.namespace, oracle.device
+        self._xp, self._device = model.namespace, model.device
         kwargs = {"dtype": self._xp.float32, "device": self._device}
-        self._extremes = self._xp.empty((2, places, self._pixels), **kwargs)  # the ball's lowest and highest image
-        # Zeros, since a batch may be filled up with a place whose search asks for no flips, so that nothing is drawn.
-        self._drawn = self._xp.zeros((places, self._pixels), **kwargs)
-        self._base: list[_Base | None] = [None] * places  # what is drawn
-        self._atlas = _Atlas()
+        self._bounds = self._xp.empty((2, slots, self._pixels), **kwargs)  # the lowest and the highest images
+        self._rendered = self._xp.empty((slots, self._pixels), **kwargs)
+        self._bases: list[Base | None] = [None] * slots  # what is rendered
 
-    def place(self, place: int, image: Image) -> None:
-        """Put another image in a place."""
-        low, high = self._threat.bounds(image)
-        self._extremes[0, place, :] = self._asarray(low.reshape(-1))
-        self._extremes[1, place, :] = self._asarray(high.reshape(-1))
-        self._base[place] = None
+    def load(self, slot: int, image: Image) -> None:
+        """Put another image in a slot."""
+        for side, bound in enumerate(self._threat.bounds(image)):
+            self._bounds[side, slot, :] = self._asarray(bound.reshape(-1))
+        self._bases[slot] = None
 
-    def draw(self, parts: Sequence[Part], rows: int) -> RenderedBatch:
-        """A batch of `rows` images: the parts one after another, then copies of the first place as padding."""
-        moves, flips = _Strokes([], [], []), _Strokes([], [], [])
-        alone: dict[Grid, tuple[list[int], list[Mask]]] = {}  # bases without flips: where they go
+    def draw(self, parts: Sequence[Part]) -> RenderedBatch:
+        """Render the points of the parts, one part after another."""
+        moves, flips = _repaints(), _repaints()
+        corners: dict[Grid, tuple[list[int], list[Mask]]] = {}  # without flips: their rows and sets
         images: list[NDArray[np.float32]] = []
-        rows_of_images: list[int] = []
-        places: list[int] = []
-        copied = False  # whether a row begins as a drawn base
-        for place, points, start, stop in parts:
-            check(points, self._shape)
+        image_rows: list[int] = []
+        slots: list[int] = []  # by row
+        for slot, points, start, stop in parts:
+            check_points(points, self._shape)
+            row = len(slots)
+            slots += [slot] * (stop - start)
             if isinstance(points, Images):
                 images.append(points.pixels[start:stop])
-                rows_of_images += range(len(places), len(places) + stop - start)
+                image_rows += range(row, len(slots))
             elif points.flips:
-                drawn = self._base[place]
-                if drawn is None or drawn[1] is not points.base:
-                    drawn = self._move_base(place, points, moves)
-                to = len(places) * self._pixels
-                self._flip(flips, place, drawn, points.flips[start:stop], to, self._pixels)
-                copied = True
+                self._move_base(slot, points, moves)
+                blocks = points.flips[start:stop]
+                self._flip(flips[points.grid], slot, points.base, blocks, row * self._pixels, self._pixels)
             else:
-                where, bases = alone.setdefault(points.grid, ([], []))
-                where.append(len(places))
+                rows, bases = corners.setdefault(points.grid, ([], []))
+                rows.append(row)
                 bases.append(points.base)
-            places += [place] * (stop - start)
-        asked = len(places)
-        places += places[:1] * (rows - asked)
         made = [
-            (where, self._corners([places[row] for row in where], grid, bases))
-            for grid, (where, bases) in alone.items()
+            (rows, self._corners([slots[row] for row in rows], grid, bases)) for grid, (rows, bases) in corners.items()
         ]
         if images:
-            made.append((rows_of_images, self._shown(images)))
-        if not copied and len(made) == 1 and asked == rows:  # the usual case of attacks that do not flip
+            pixels = np.concatenate(images).reshape(-1, self._pixels)
+            made.append((image_rows, self._asarray(as_input(pixels, self._threat))))
+        if not flips and len(made) == 1:  # the usual case of attacks without flips
             ((_, batch),) = made
         else:
-            self._paint(self._drawn, moves)
-            batch = self._xp.take(self._drawn, self._asarray(np.array(places)), axis=0)
+            self._paint(self._rendered, moves)
+            batch = self._xp.take(self._rendered, self._asarray(np.array(slots)), axis=0)
             self._paint(batch, flips)
-            for where, pixels in made:
-                batch[self._asarray(np.array(where))] = pixels
-        batch = self._xp.reshape(batch, (rows, *self._shape))
-        if not images:
-            return RenderedBatch(batch, slice(asked), None, None)
-        return RenderedBatch(batch, slice(asked), *(marked[:asked] for marked in self._beyond(batch, places)))
+            for rows, pixels in made:
+                batch[self._asarray(np.array(rows))] = pixels
+        beyond = self._beyond(batch, slots) if images else (None, None)
+        return RenderedBatch(self._xp.reshape(batch, (len(slots), *self._shape)), *beyond)
 
-    def _corners(self, places: list[int], grid: Grid, bases: list[Mask]) -> Any:
-        """Corners drawn anew, all of them at once.
+    def _corners(self, slots: list[int], grid: Grid, bases: list[Mask]) -> Any:
+        """Render whole corners.
 
-        By their bits, as `where` takes up to three times as long: no processor can guess the next of irregular signs.
+        They are selected by their bits: `where` takes up to three times as long, since signs cannot be predicted.
         """
-        numbers, bits = self._asarray(np.array(places)), self._xp.int32
-        low, high = (self._xp.take(self._extremes[side], numbers, axis=0).view(bits) for side in (0, 1))
+        numbers, bits = self._asarray(np.array(slots)), self._xp.int32
+        low, high = (self._xp.take(self._bounds[side], numbers, axis=0).view(bits) for side in (0, 1))
         high ^= low
-        high *= self._asarray(grid.stretch(np.array(bases, bool)).reshape(len(places), -1))
+        high *= self._asarray(grid.stretch(np.array(bases, bool)).reshape(len(slots), -1))
         high ^= low
         return high.view(self._xp.float32)
 
-    def _shown(self, images: Sequence[NDArray[np.float32]]) -> Any:
-        return self._asarray(as_shown(np.concatenate(images).reshape(-1, self._pixels), self._threat))
-
-    def _beyond(self, batch: Any, places: list[int]) -> Iterator[NDArray[np.bool_]]:
-        """Which images lie outside their ball, and which have a pixel outside [0, 1]."""
-        low, high = (self._xp.take(self._extremes[side], self._asarray(np.array(places)), axis=0) for side in (0, 1))
-        flat = self._xp.reshape(batch, (len(places), -1))
-        for within in ((flat >= low) & (flat <= high), (flat >= 0) & (flat <= 1)):
+    def _beyond(self, batch: Any, slots: list[int]) -> Iterator[NDArray[np.bool_]]:
+        """Yield which images lie outside their ball, and which have a pixel outside [0, 1]."""
+        numbers = self._asarray(np.array(slots))
+        low, high = (self._xp.take(self._bounds[side], numbers, axis=0) for side in (0, 1))
+        for within in ((batch >= low) & (batch <= high), (batch >= 0) & (batch <= 1)):
             yield np.asarray(to_device(~self._xp.all(within, axis=1), "cpu"))
 
-    def _move_base(self, place: int, points: Corners, moves: _Strokes) -> _Base:
-        """Draw another base: the blocks in which it differs from what is drawn, or all of it where most differ."""
-        grid, base, moved = points.grid, points.base, points.moved
-        drawn = self._base[place]
-        if drawn is not None and (drawn[0] is grid or drawn[0] == grid):
-            self._base[place] = now = grid, base, drawn[2]
-            if moved is not None and moved[0] is drawn[1]:
-                blocks = [moved[1]]
-            else:
-                blocks = (drawn[1] != base).nonzero()[0].tolist()
-            if len(blocks) * WORTH_REPAINTING < grid.count:
-                self._flip(moves, place, drawn, blocks, place * self._pixels, 0)
-                return now
-        else:
-            self._base[place] = now = grid, base, self._atlas.first_of(grid)
-        self._drawn[place, :] = self._corners([place], grid, [base])[0]
-        return now
+    def _move_base(self, slot: int, points: Corners, moves: dict[Grid, _Repaints]) -> None:
+        """Render another base in a slot: the blocks that differ, or all of it."""
+        rendered, self._bases[slot] = self._bases[slot], Base(points.grid, points.base)
+        blocks = differing_blocks(rendered, points)
+        if blocks is None:
+            self._rendered[slot, :] = self._corners([slot], points.grid, [points.base])[0]
+        elif blocks and rendered is not None:
+            self._flip(moves[points.grid], slot, rendered.members, blocks, slot * self._pixels, 0)
 
-    def _flip(self, strokes: _Strokes, place: int, drawn: _Base, blocks: Sequence[int], to: int, step: int) -> None:
-        """Paint blocks with the side of the ball that they are not drawn with, in the image at `to`, each a step on."""
-        _, before, first = drawn
-        low, high = place * self._pixels, (place + self._places) * self._pixels
-        if len(blocks) == 1:  # the usual case, kept quick
-            block = blocks[0]
-            strokes.to.append(to)
-            strokes.blocks.append(first + block)
-            strokes.source.append(low if before[block] else high)
-        else:
-            numbers = np.asarray(blocks, np.intp)
-            strokes.to.extend([to + step * number for number in range(len(blocks))])
-            strokes.blocks.extend((first + numbers).tolist())
-            strokes.source.extend(np.where(before[numbers], low, high).tolist())
+    def _flip(
+        self, repaints: _Repaints, slot: int, members: Mask, blocks: Sequence[int], first: int, step: int
+    ) -> None:
+        """Paint blocks of a set with the other side of the ball: in the image at `first`, then each `step` further."""
+        low, high = slot * self._pixels, (slot + self._slots) * self._pixels
+        for number, block in enumerate(blocks):
+            repaints.target.append(first + step * number)
+            repaints.blocks.append(block)
+            repaints.source.append(low if members[block] else high)
 
-    def _paint(self, target: Any, strokes: _Strokes) -> None:
-        """Copy blocks from the extremes into the target, by flat pixel numbers."""
-        if not strokes.to:
-            return
-        to, blocks, source = (np.array(column, np.intp) for column in strokes)
-        pixels, lengths = self._atlas.pixels_of(blocks)
-        flat, extremes = self._xp.reshape(target, (-1,)), self._xp.reshape(self._extremes, (-1,))
-        painted = extremes[self._asarray(np.repeat(source, lengths) + pixels)]
-        flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
+    def _paint(self, target: Any, repaints: dict[Grid, _Repaints]) -> None:
+        """Copy blocks from the bounds into the target, by flat pixel numbers."""
+        flat, bounds = self._xp.reshape(target, (-1,)), self._xp.reshape(self._bounds, (-1,))
+        for grid, columns in repaints.items():
+            to, blocks, source = (np.array(column, np.intp) for column in columns)
+            pixels, lengths = grid.pixels_of(blocks)
+            painted = bounds[self._asarray(np.repeat(source, lengths) + pixels)]
+            flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
 
     def _asarray(self, array: NDArray[Any]) -> Any:
         return self._xp.asarray(array, device=self._device)
 
 
-_Base = tuple[Grid, Mask, int]  # with the number of the grid's first block
+class _Repaints(NamedTuple):
+    """Blocks of one grid to repaint, by the flat numbers of the first pixels of the target and the source image."""
 
-
-class _Strokes(NamedTuple):
-    """Blocks to repaint: the flat number of the first pixel of the image to paint in, and of the one to copy from."""
-
-    to: list[int]
-    blocks: list[int]  # as the atlas numbers them
+    target: list[int]
+    blocks: list[int]
     source: list[int]
 
 
-class _Atlas:
-    """The blocks of every grid that was met, numbered one grid after another: those of a batch lie on several."""
-
-    def __init__(self) -> None:
-        self._first: dict[Grid, int] = {}
-        self._pixels, self._starts, self._lengths = (np.empty(0, np.intp) for _ in range(3))
-
-    def first_of(self, grid: Grid) -> int:
-        """The number of a grid's first block."""
-        if grid not in self._first:
-            self._first[grid] = len(self._starts)
-            pixels, lengths = grid.pixels_by_block
-            starts = len(self._pixels) + np.cumsum(lengths) - lengths
-            self._pixels = np.concatenate([self._pixels, pixels])
-            self._starts = np.concatenate([self._starts, starts])
-            self._lengths = np.concatenate([self._lengths, lengths])
-        return self._first[grid]
-
-    def pixels_of(self, blocks: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The flat pixel numbers that these blocks cover, block after block, and how many each block covers."""
-        lengths = self._lengths[blocks]
-        ends = np.cumsum(lengths)
-        skips = self._starts[blocks] - ends + lengths
-        return self._pixels[np.repeat(skips, lengths) + np.arange(ends[-1])], lengths
+def _repaints() -> dict[Grid, _Repaints]:
+    return defaultdict(lambda: _Repaints([], [], []))

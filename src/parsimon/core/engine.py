@@ -1,14 +1,12 @@
-"""The one loop: it holds many searches at once, fills model batches with what they ask, counts, stops, answers.
+"""The engine: it runs many searches at once, fills model batches with their points, counts, and stops.
 
-A search's fate depends on its own replies alone, so what is attacked beside an image, the size of the batch and the
-order in which batches are filled change nothing in its result.
+A search depends on its own replies alone. So the other images, the batch size and the order of batches do not change
+its result.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,31 +18,37 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.canvas import Canvas
+from parsimon.core.canvas import Canvas, pad_batch
 from parsimon.core.large_canvas import LargeCanvas
 from parsimon.core.model import Model, Traffic
-from parsimon.core.scheduler import AnyCanvas, Batch, BatchScores, Scheduler, Turn
+from parsimon.core.scheduler import Batch, BatchScores, Scheduler, Turn
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Task
 from parsimon.errors import ModelError, ParsimonError, check_whole, first_line
 
+_LARGEST_SCORE = 1e30  # single precision holds the differences of such scores
+_LARGE = 2**13  # values per image above which `LargeCanvas` is faster on a CPU
+
+Response = TypeVar("Response")
+
 
 @dataclass
 class Counters:
-    """What the engine has done so far."""
+    """Totals of a run so far."""
 
     queries: int = 0  # charged
-    rows: int = 0  # shown to the model for a search, counted or not
-    padding: int = 0  # shown to the model to keep the batch's shape
+    rows: int = 0  # evaluated for a search, counted or not
+    padding: int = 0  # evaluated only to fill a batch of fixed shape
     calls: int = 0
     ended: int = 0
     successes: int = 0
-    traffic: Traffic | None = None  # of a model behind a network
+    traffic: Traffic | None = None  # of a remote model
 
     @classmethod
     def of(cls, outcomes: Collection[Outcome], traffic: Traffic | None = None) -> Counters:
-        """Where a run stands that has come to these."""
-        queries, successes = (sum(getattr(each, what) for each in outcomes) for what in ("queries", "success"))
+        """Return the counters of a run that is resumed after these outcomes."""
+        queries = sum(outcome.queries for outcome in outcomes)
+        successes = sum(outcome.success for outcome in outcomes)
         return cls(queries, ended=len(outcomes), successes=successes, traffic=traffic)
 
     def __add__(self, other: Counters) -> Counters:
@@ -53,30 +57,28 @@ class Counters:
 
     @property
     def fill(self) -> float:
-        """The part of the shown rows that a search asked for."""
+        """The fraction of evaluated rows that a search asked for."""
         return self.rows / max(1, self.rows + self.padding)
 
 
 class Step(NamedTuple):
-    """What one model call has brought."""
+    """The result of one model call. The images that it ended were yielded before."""
 
     counters: Counters
-    told: list[JournalEntry]  # to the searches that go on; what ended was yielded before
+    entries: list[JournalEntry]  # of the images that are still active
 
 
-_SWITCH_SECONDS = 1e-4
-_LARGEST_SCORE = 1e30  # whose differences single precision can hold
-_LARGE = 2**13  # values of an image from which on a window of it is painted sooner than the whole of it
-Answer = TypeVar("Answer")
+PendingBatch = Callable[[], BatchScores]  # waits for the scores of a batch
+Work = Callable[[], tuple[Turn, PendingBatch | None]]
 
 
 class Engine:
-    """Attacks images with one attack, one oracle and one threat. `run` yields each outcome as it comes."""
+    """Attack images with one attack, one model and one threat; `run` yields each outcome as soon as it is known."""
 
     def __init__(
         self,
         attack: Attack,
-        oracle: Model,
+        model: Model,
         threat: Threat,
         *,
         budget: int,
@@ -85,29 +87,31 @@ class Engine:
         in_flight: int = 256,
         classes: int | None = None,
     ) -> None:
-        """`classes`: how many scores a row must have; by default as many as the first one has."""
+        """`classes` is the number of scores per row; by default that of the first response."""
         check_whole("budget", budget, 1)
         check_whole("batch_size", batch_size, 1)
         check_whole("in_flight", in_flight, 1)
         check_whole("seed", seed, 0)
         self.counters = Counters()
-        # The published behaviour of an attack includes its arithmetic, whatever else is asked for.
+        # The rounding is part of the published behaviour of an attack.
         self.threat = replace(threat, rounding="nearest") if attack.rounding == "nearest" else threat
-        self._attack, self._oracle = attack, oracle
-        # Points for a batch that is drawn while the model looks at another.
-        self._enough = batch_size
-        if oracle.saturating_batch is not None and not (attack.white_box or oracle.fixed_batch):
-            self._enough = min(oracle.saturating_batch, batch_size)
+        self._attack, self._model = attack, model
+        self._enough = batch_size  # points that are worth a batch while the model computes another
+        if model.saturating_batch is not None and not (attack.white_box or model.fixed_batch):
+            self._enough = min(model.saturating_batch, batch_size)
         self._budget, self._seed, self._batch_size, self._in_flight = budget, seed, batch_size, in_flight
         self._classes = classes
         self.stopped = False
 
     def stop(self) -> None:
-        """End after the batch in work, without one begun ahead; images still in flight are yielded as interrupted."""
+        """End after the current model call; active images are yielded as interrupted."""
         self.stopped = True
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
-        """Attack the tasks, taking each when there is room for it; `on_step` is called after each model call."""
+        """Attack the tasks and yield their outcomes; a task is read when a slot is free.
+
+        `on_step` is called after each model call.
+        """
         for event in self.events(tasks):
             if isinstance(event, Outcome):
                 yield event
@@ -115,55 +119,53 @@ class Engine:
                 on_step(event)
 
     def events(self, tasks: Iterable[Task | None]) -> Iterator[Outcome | Step]:
-        """As `run`, with a step after each model call. A None among the tasks: there is none for now, go on without."""
+        """Attack the tasks and yield outcomes, and a step after each model call.
+
+        A None among the tasks means that no task is available now.
+        """
         waiting = iter(tasks)
-        places = list(islice(waiting, self._in_flight))
-        first = [task for task in places if task is not None]
+        slots = list(islice(waiting, self._in_flight))
+        first = [task for task in slots if task is not None]
         if not first or self.stopped:
             return
-        flights = self._flights(self._context(first[0]).shape, len(places))
-        # No more begin in a turn than fill a batch, so that the model looks at some while others begin.
+        scheduler = self._scheduler(self._context(first[0]).shape, len(slots))
+        # At most a batch of images starts per turn, so that the model computes while others start.
         waiting = chain(first, waiting)
-        arrivals = _arriving(waiting, min(len(places), self._batch_size))
-        del places, first
-        shown: PendingBatch | None = None  # a batch that the model looks at
-        answered: BatchScores | None = None  # the one before, to tell
-        with _beside_the_model(self._oracle) as beside:
-            while shown or answered or arrivals:
-                # While the model looks at a batch, the searches are told of the one before, and the next one is drawn.
-                work = partial(self._turn, flights, answered, arrivals, ahead=shown is not None)
-                done = beside(work) if shown else work
-                told, answered, failure = answered, None, None
-                if shown:
+        arrivals = _arriving(waiting, min(len(slots), self._batch_size))
+        del slots, first
+        pending: PendingBatch | None = None  # the batch that the model computes
+        scored: BatchScores | None = None  # the batch before it, to deliver
+        with _background(self._model) as background:
+            while pending or scored or arrivals:
+                # While the model computes a batch, the one before it is delivered and the next one is rendered.
+                work = partial(self._turn, scheduler, scored, arrivals, ahead=pending is not None)
+                finish = background(work) if pending else work
+                delivered, scored, failure = scored, None, None
+                if pending:
                     try:
-                        answered = shown()
-                    except Exception as error:  # raised when what was answered before has been yielded
+                        scored = pending()
+                    except Exception as error:  # raised below, after everything delivered was yielded
                         failure = error
-                turn, shown = done()
-                yield from self._news(turn, told)
+                turn, pending = finish()
+                yield from self._report(turn, delivered)
                 if failure is not None:
                     raise failure
                 if self.stopped:
-                    known = [task for task in _arriving(waiting, turn.free) if task.told is not None]
-                    yield from self._news(flights.turn(answered, known, ahead=True), answered)
-                    yield from flights.interrupted()
+                    resumed = [task for task in _arriving(waiting, turn.free) if task.journal is not None]
+                    yield from self._report(scheduler.turn(scored, resumed, ahead=True), scored)
+                    yield from scheduler.interrupted()
                     return
                 arrivals = _arriving(waiting, min(turn.free, self._batch_size))
 
-    def _flights(self, shape: tuple[int, int, int], places: int) -> Scheduler:
-        canvas: AnyCanvas
-        if str(self._oracle.device) == "cpu" and math.prod(shape) >= _LARGE:
-            canvas = LargeCanvas(shape, places, self._batch_size, self.threat, self._oracle)
-        else:
-            canvas = Canvas(shape, places, self.threat, self._oracle)
+    def _scheduler(self, shape: tuple[int, int, int], slots: int) -> Scheduler:
+        large = str(self._model.device) == "cpu" and math.prod(shape) >= _LARGE
         return Scheduler(
-            canvas,
+            (LargeCanvas if large else Canvas)(shape, slots, self.threat, self._model),
             lambda task: self._attack.search(self._context(task), np.random.default_rng([self._seed, task.index])),
             self.threat,
-            places=places,
+            slots=slots,
             budget=self._budget,
             batch_size=self._batch_size,
-            fixed_batch=self._oracle.fixed_batch,
             enough=self._enough,
         )
 
@@ -171,139 +173,112 @@ class Engine:
         return ImageContext(task.index, task.image, self.threat, self._budget)
 
     def _turn(
-        self, flights: Scheduler, answered: BatchScores | None, arrivals: list[Task], *, ahead: bool
+        self, scheduler: Scheduler, scored: BatchScores | None, arrivals: list[Task], *, ahead: bool
     ) -> tuple[Turn, PendingBatch | None]:
-        """A turn, and what waits for the model to look at the batch that it has drawn."""
-        turn = flights.turn(answered, arrivals, ahead=ahead)
-        if turn.batch is None:
-            return turn, None
-        return turn, self._begin(turn.batch)
+        """Run a turn of the scheduler and begin to evaluate the batch that it has rendered."""
+        turn = scheduler.turn(scored, arrivals, ahead=ahead)
+        return turn, None if turn.batch is None else self._begin(turn.batch)
 
     def _begin(self, batch: Batch) -> PendingBatch:
-        """Show a batch to a model that begins at once; to any other it is shown when the answer is waited for."""
-        if self._attack.white_box:  # also of points without gradients, which another way to run it may score otherwise
-            return lambda: BatchScores(batch, *self._pull_back(batch))
-        return partial(self._show, batch, self._oracle.start(batch.drawn.images))
+        """Begin a model call, if the model is asynchronous; otherwise the call is made by whoever waits."""
+        images = batch.rendered.images
+        if self._model.fixed_batch:
+            images = pad_batch(images, self._batch_size, self._model.namespace)
+        if self._attack.white_box:  # even without gradients: another backend might score the points differently
+            return partial(self._score_with_gradients, batch, images)
+        return partial(self._score, batch, images, self._model.start(images))
 
-    def _show(self, batch: Batch, ask: Callable[[], Any]) -> BatchScores:
+    def _score(self, batch: Batch, images: Any, wait: Callable[[], Any]) -> BatchScores:
         with self._counting_traffic():
-            return BatchScores(batch, self._checked(_answered(ask, batch.drawn.images), batch)[batch.drawn.rows])
+            scores = self._checked(_call(wait, images), len(images))
+        return BatchScores(batch, scores[: len(batch.goals)])
 
-    def _news(self, turn: Turn, answered: BatchScores | None) -> Iterator[Outcome | Step]:
-        """Count what has come of a turn, and tell of it."""
+    def _score_with_gradients(self, batch: Batch, images: Any) -> BatchScores:
+        points = len(batch.goals)
+
+        def score_gradient(scores: NDArray[Any]) -> NDArray[np.float64]:
+            gradient = np.zeros(scores.shape)  # rows that fill the batch have none
+            gradient[:points] = self.threat.loss_gradient(scores[:points], batch.goals)
+            return gradient
+
+        scores, gradients = _call(lambda: self._model.vjp(images, score_gradient), images)
+        scores = self._checked(scores, len(images))
+        return BatchScores(batch, scores[:points], np.array(gradients, np.float32)[:points])
+
+    def _report(self, turn: Turn, delivered: BatchScores | None) -> Iterator[Outcome | Step]:
+        """Count the results of a turn and yield them."""
         self.counters.queries += turn.queries
-        if answered is not None:
-            images, rows = len(answered.batch.drawn.images), len(answered.batch.goals)
+        if delivered is not None:
+            rows = len(delivered.batch.goals)
             self.counters.rows += rows
-            self.counters.padding += images - rows
+            self.counters.padding += self._batch_size - rows if self._model.fixed_batch else 0
             self.counters.calls += 1
         for outcome in turn.ended:
             self.counters.ended += 1
             self.counters.successes += outcome.success
             yield outcome
-        if answered is not None:
-            yield Step(self.counters, turn.told)
+        if delivered is not None:
+            yield Step(self.counters, turn.entries)
 
     @contextmanager
     def _counting_traffic(self) -> Iterator[None]:
-        """Count what goes to a model behind a network, and if no answer comes, too."""
-        before = self._oracle.traffic
+        """Count the images that are sent to a remote model, also if no response comes."""
+        before = self._model.traffic
         try:
             yield
         finally:
-            after = self._oracle.traffic
+            after = self._model.traffic
             if before is not None and after is not None:
                 self.counters.traffic = (self.counters.traffic or Traffic()) + (after - before)
 
-    def _pull_back(self, batch: Batch) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Scores and gradients of the rows that have a goal; those that fill the batch have none."""
-        images, rows = batch.drawn[:2]
-
-        def slope(scores: NDArray[Any]) -> NDArray[np.float64]:
-            of_all = np.zeros(scores.shape)
-            of_all[rows] = self.threat.slope(scores[rows], batch.goals)
-            return of_all
-
-        scores, gradients = _answered(lambda: self._oracle.vjp(images, slope), images)
-        return self._checked(scores, batch)[rows], np.array(gradients, np.float32)[rows]
-
-    def _checked(self, answer: Any, batch: Batch) -> NDArray[Any]:
-        scores = checked_scores(answer, len(batch.drawn.images), self._classes)
+    def _checked(self, response: Any, rows: int) -> NDArray[Any]:
+        scores = checked_scores(response, rows, self._classes)
         self._classes = scores.shape[1]
         return scores
 
 
-def _arriving(waiting: Iterator[Task | None], places: int) -> list[Task]:
+def _arriving(waiting: Iterator[Task | None], slots: int) -> list[Task]:
     arrivals: list[Task] = []
-    while len(arrivals) < places and (task := next(waiting, None)) is not None:
+    while len(arrivals) < slots and (task := next(waiting, None)) is not None:
         arrivals.append(task)
     return arrivals
 
 
-PendingBatch = Callable[[], BatchScores]  # what waits for the model's answer
-Work = Callable[[], tuple[Turn, PendingBatch | None]]
-
-
 @contextmanager
-def _beside_the_model(oracle: Model) -> Iterator[Callable[[Work], Work]]:
-    """How to begin work that is done while the model is called; it gives what waits for the work's result.
+def _background(model: Model) -> Iterator[Callable[[Work], Work]]:
+    """Give a function that begins work in another thread and returns a function that waits for its result.
 
-    The model stays in the thread that it was given in, since a framework binds some of its state to that. Where images
-    lie on an accelerator, the work is left for after the call: it draws there, and calls of two threads have no order.
+    The model stays in the thread of the caller, since frameworks bind state to threads. For a model on an accelerator
+    the work runs after the call: it renders there too, and calls of two threads have no order.
     """
-    if str(oracle.device) != "cpu":
+    if str(model.device) != "cpu":
         yield lambda work: work
         return
-    with _quick_switches(), ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
         yield lambda work: pool.submit(work).result
 
 
-class _Switches:
-    """How many engines want threads to switch quickly, and how they switched before the first of them began."""
-
-    lock = threading.Lock()
-    wanted = 0
-    before = 0.0
+def scores_of(model: Model, images: Any, classes: int | None = None) -> NDArray[Any]:
+    """Return the scores of some images; refuse a response that no classifier gives."""
+    return checked_scores(_call(partial(model, images), images), len(images), classes)
 
 
-@contextmanager
-def _quick_switches() -> Iterator[None]:
-    """A model that comes back from a long computation for the next one must not wait for all of the work beside it."""
-    with _Switches.lock:
-        if not _Switches.wanted:
-            _Switches.before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_Switches.before, _SWITCH_SECONDS))
-        _Switches.wanted += 1
+def _call(call: Callable[[], Response], images: Any) -> Response:
+    """Call the model; whatever it raises becomes a ModelError."""
     try:
-        yield
-    finally:
-        with _Switches.lock:
-            _Switches.wanted -= 1
-            if not _Switches.wanted:
-                sys.setswitchinterval(_Switches.before)
-
-
-def scores_of(oracle: Model, batch: Any, classes: int | None = None) -> NDArray[Any]:
-    """The oracle's scores, if it answers and they have the shape of scores."""
-    return checked_scores(_answered(partial(oracle, batch), batch), len(batch), classes)
-
-
-def _answered(ask: Callable[[], Answer], batch: Any) -> Answer:
-    """What the model says; whatever it raises is the model's failure."""
-    try:
-        return ask()
+        return call()
     except ParsimonError:
         raise
     except Exception as error:
         reason = first_line(error)
-        raise ModelError(f"the model failed on images of shape {tuple(batch.shape)}: {reason}") from error
+        raise ModelError(f"the model failed on images of shape {tuple(images.shape)}: {reason}") from error
 
 
-def checked_scores(answer: Any, rows: int, classes: int | None = None) -> NDArray[Any]:
+def checked_scores(response: Any, rows: int, classes: int | None = None) -> NDArray[Any]:
     """Return a copy of the scores, since a model may reuse its output buffer; refuse what no classifier returns."""
     try:
-        scores = np.asarray(answer).copy()
-    except (TypeError, ValueError, RuntimeError) as error:  # of rows that differ in length, or of a torch tensor
+        scores = np.asarray(response).copy()
+    except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths, or a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
@@ -323,4 +298,4 @@ def checked_scores(answer: Any, rows: int, classes: int | None = None) -> NDArra
 
 
 def _largest(scores: NDArray[Any]) -> float:
-    return float(np.abs(scores).max(initial=0))  # compared in double precision, since half knows no large numbers
+    return float(np.abs(scores).max(initial=0))  # in double precision: half precision holds no large numbers

@@ -1,8 +1,8 @@
 """Grids of blocks over an image: which pixels a block covers, and how blocks split in four.
 
-A grid lies over a *noise image* of `noise` rows and columns, cut in blocks of `block` x `block` x 1 channel, and the
-noise image is stretched to the image by nearest neighbour (the paper: 256 x 256 stretched to 299 x 299). Blocks are
-numbered by row, then column, then channel.
+A grid lies over a noise image of `noise` rows and columns, cut in blocks of `block` x `block` x 1 channel. The noise
+image is stretched to the image by nearest neighbour (in the paper, 256 x 256 to 299 x 299). Blocks are numbered by row,
+then column, then channel.
 """
 
 from __future__ import annotations
@@ -43,40 +43,43 @@ class Grid:
         """Whether every pixel of the image is a block of its own."""
         return self.block == 1 and self.noise == self.shape[1:]
 
-    @lru_cache(maxsize=32)  # noqa: B019  (grids are few, and searches that share one compare it by `is`)
+    @lru_cache(maxsize=32)  # noqa: B019  (grids are few, and searches compare them by `is`)
     def halved(self) -> Grid:
-        """The grid of the next level: every block split in four (Algorithm 4)."""
+        """Return the grid of the next level: every block split in four (Algorithm 4)."""
         return replace(self, block=self.block // 2)
 
-    def __hash__(self) -> int:  # in the engine's inner loop, and quicker than the generated one
+    def __hash__(self) -> int:  # in the inner loop of the engine, and faster than the generated one
         return self.block
 
     def split(self, members: Mask) -> Mask:
-        """The same set of pixels, as a set of blocks of `halved()`."""
+        """Return the same set of pixels as a set of blocks of `halved()`."""
         return members.reshape(self.cells).repeat(2, axis=0).repeat(2, axis=1).reshape(-1)
 
     def stretch(self, members: Mask) -> Mask:
-        """The image's pixels (channels, rows, columns) that a set of blocks covers, or each of several sets."""
+        """Return the pixels (channels, rows, columns) that a set of blocks covers, for one set or several."""
         if self.of_pixels:
             return np.moveaxis(members.reshape(*members.shape[:-1], *self.cells), -1, -3)
         return members.take(self._tables.block_of_pixel, axis=-1).reshape(*members.shape[:-1], *self.shape)
 
-    @lru_cache(maxsize=2**15)  # noqa: B019  (in the engine's inner loop)
+    @lru_cache(maxsize=2**15)  # noqa: B019  (in the inner loop of the engine)
     def window(self, block: int) -> Window:
-        """What a block covers."""
+        """Return the window of the image that a block covers."""
         rows, columns = _edges(self)
         cell, channel = divmod(block, self.shape[0])
         down, along = divmod(cell, len(columns) - 1)
         return slice(rows[down], rows[down + 1]), slice(columns[along], columns[along + 1]), slice(channel, channel + 1)
 
-    @property
-    def pixels_by_block(self) -> tuple[PixelIndex, NDArray[np.intp]]:
-        """The flat pixel numbers that the blocks cover, block after block, and how many each block covers."""
-        return self._tables.pixels, self._tables.lengths
+    def pixels_of(self, blocks: NDArray[np.intp]) -> tuple[PixelIndex, NDArray[np.intp]]:
+        """Return the flat pixel numbers that these blocks cover, block after block, and the number per block."""
+        tables = self._tables
+        lengths = tables.lengths[blocks]
+        ends = np.cumsum(lengths)
+        skips = tables.starts[blocks] - ends + lengths
+        return tables.pixels[np.repeat(skips, lengths) + np.arange(ends[-1])], lengths
 
     @property
     def words(self) -> list[int]:
-        """A word for each block, by which `setsearch.remembering` knows a set of blocks on whatever level it is met."""
+        """A word per block for `setsearch.remembering`: equal sets of pixels have one hash on all levels."""
         return _words(self)
 
     @property
@@ -86,10 +89,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Tables:
-    """A grid's pixels sorted by the block that covers them. Made once for equal grids."""
+    """The pixels of a grid, sorted by the block that covers them."""
 
     block_of_pixel: NDArray[np.intp]
     pixels: PixelIndex
+    starts: NDArray[np.intp]  # per block, its first position in `pixels`
     lengths: NDArray[np.intp]
 
 
@@ -102,12 +106,12 @@ def _tables(grid: Grid) -> _Tables:
     block_of_pixel = (in_channel * channels + np.arange(channels)[:, None, None]).reshape(-1)
     lengths = np.bincount(block_of_pixel, minlength=grid.count)
     pixels = np.argsort(block_of_pixel, kind="stable")
-    return _Tables(block_of_pixel, pixels, lengths)
+    return _Tables(block_of_pixel, pixels, np.cumsum(lengths) - lengths, lengths)
 
 
 @lru_cache(maxsize=32)
 def _edges(grid: Grid) -> tuple[list[int], list[int]]:
-    """The image's rows and columns at which blocks begin, and the end of the last."""
+    """Return the rows and the columns of the image at which blocks begin, and the end of the last block."""
     height, width = (
         [-(-start * side // noise) for start in range(0, noise + 1, grid.block)]
         for side, noise in zip(grid.shape[1:], grid.noise, strict=True)
@@ -117,7 +121,7 @@ def _edges(grid: Grid) -> tuple[list[int], list[int]]:
 
 @lru_cache(maxsize=32)
 def _words(grid: Grid) -> list[int]:
-    """The exclusive or of the words of the noise pixels that a block covers."""
+    """Return, per block, the exclusive or of the words of its noise pixels."""
     rows, columns, channels = grid.cells
     fine = zobrist_words(math.prod(grid.noise) * channels)
     blocks = fine.reshape(rows, grid.block, columns, grid.block, channels)
@@ -127,10 +131,10 @@ def _words(grid: Grid) -> list[int]:
 
 @lru_cache(maxsize=32)
 def first_grid(shape: tuple[int, int, int], block: int | None = None, noise: tuple[int, int] | None = None) -> Grid:
-    """The coarsest grid for an image of this shape.
+    """Return the coarsest grid for an image of this shape.
 
-    By default about eight blocks along the shorter side, as in both of the paper's settings (4 on 32, 32 on 256), and
-    a noise image of the image's own size where the blocks fit into it, otherwise of the largest power of two below.
+    By default it has about eight blocks along the shorter side, as in both settings of the paper (4 on 32, 32 on 256).
+    The noise image has the size of the image if blocks fit, otherwise the largest power of two below it.
     """
     _, height, width = shape
     if (block is not None and block < 1) or (noise is not None and min(noise) < 1):

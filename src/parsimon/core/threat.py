@@ -1,6 +1,6 @@
 """What the attacker may do and what counts as success: the L-infinity ball, the goal, the loss.
 
-Only this module knows signs: a loss is always one to raise.
+Only this module knows signs: the attacker always raises the loss.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from parsimon.errors import InputError, check_choice, check_flag, quote
 Loss = Literal["cross-entropy", "margin"]
 Scores = Literal["logits", "probabilities"]
 Rounding = Literal["inward", "nearest"]
-Targets = Literal["next", "random"]  # which class a targeted attack is to reach
+Targets = Literal["next", "random"]  # which class a targeted attack must reach
 
-_TINY = 1e-30  # a probability of 0 is shown as a finite loss
+_TINY = 1e-30  # makes the loss of a probability of 0 finite
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,13 @@ class Threat:
 
     Attributes:
         eps: The radius, for images in [0, 1].
-        targeted: Whether the goal is to reach a class, rather than to leave the true one.
+        targeted: Whether the goal is to reach a class instead of leaving the true one.
         loss: `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the best
             other class, in logits.
         scores: What the model returns.
-        eight_bit: Every image shown to the model has pixels k / 255.
-        rounding: How the ball's bounds become float32. `inward`: no pixel differs from the original by more than `eps`,
-            however the difference is computed. `nearest`: to the nearest float, as published attacks do, so that a
-            pixel may differ by up to 6e-8 more.
+        eight_bit: Whether all model inputs have pixels k / 255.
+        rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than
+            `eps`. `nearest`: to the nearest float, as in published attacks; a pixel may differ by up to 6e-8 more.
     """
 
     eps: float
@@ -52,7 +51,7 @@ class Threat:
                 f"eps must lie above 0 and at most 1, for images in [0, 1]; got {quote(self.eps)}. "
                 "Divide a radius on the 0..255 scale by 255: eps=8/255."
             )
-        object.__setattr__(self, "eps", float(self.eps))  # a fraction or a number of half precision is a radius too
+        object.__setattr__(self, "eps", float(self.eps))  # from a fraction or another float type
         check_choice("loss", self.loss, get_args(Loss))
         check_choice("scores", self.scores, get_args(Scores))
         check_choice("rounding", self.rounding, get_args(Rounding))
@@ -65,11 +64,11 @@ class Threat:
 
     @property
     def eight_bit_steps(self) -> int:
-        """How many of the 255 steps the radius spans, whole ones only."""
+        """The radius in steps of 1/255, rounded down."""
         return math.floor(self.eps * 255 + 1e-6)
 
     def bounds(self, image: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The lowest and the highest image of the ball."""
+        """Return the lowest and the highest image of the ball."""
         if self.eight_bit:
             levels = np.rint(image * np.float32(255))
             low, high = levels - self.eight_bit_steps, levels + self.eight_bit_steps
@@ -86,7 +85,7 @@ class Threat:
     def judge(
         self, scores: NDArray[Any], goals: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        """For each row its loss, whether it is a success, and the class that the model sees."""
+        """Return, per row, the loss, whether it is a success, and the predicted class."""
         rows = np.arange(len(scores))
         logits = self._logits(scores)
         predicted = logits.argmax(axis=1)
@@ -101,34 +100,31 @@ class Threat:
         return away, predicted != goals, predicted
 
     def confidence(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """For each row the model's probability of the class that it sees.
-
-        To 6 decimals, beyond which scores in single precision say nothing.
-        """
+        """Return, per row, the probability of the predicted class, to the 6 decimals that single precision holds."""
         if self.scores == "probabilities":
             highest = np.asarray(scores, np.float64).max(axis=1)
         else:
             logits = self._logits(scores)
-            with np.errstate(invalid="ignore"):  # an infinite score, which a margin allows, is as far as itself
+            with np.errstate(invalid="ignore"):  # an infinite score, which a margin allows
                 below = np.nan_to_num(logits - logits.max(axis=1, keepdims=True), nan=0.0)
             highest = 1 / np.exp(below).sum(axis=1)
         rounded: NDArray[np.float64] = highest.round(6)
         return rounded
 
-    def slope(self, scores: NDArray[Any], goals: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The derivative of each row's loss with respect to its scores."""
+    def loss_gradient(self, scores: NDArray[Any], goals: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return, per row, the gradient of the loss with respect to the scores."""
         rows = np.arange(len(scores))
         logits = self._logits(scores)
         if self.loss == "margin":
-            slope = np.zeros_like(logits)
-            slope[rows, _without(logits, goals).argmax(axis=1)] = 1
+            gradient = np.zeros_like(logits)
+            gradient[rows, _without(logits, goals).argmax(axis=1)] = 1
         else:
-            slope = np.exp(logits - logits.max(axis=1, keepdims=True))
-            slope /= slope.sum(axis=1, keepdims=True)
-        slope[rows, goals] -= 1
+            gradient = np.exp(logits - logits.max(axis=1, keepdims=True))
+            gradient /= gradient.sum(axis=1, keepdims=True)
+        gradient[rows, goals] -= 1
         if self.scores == "probabilities":
-            slope /= np.maximum(scores, _TINY)
-        return -slope if self.targeted else slope
+            gradient /= np.maximum(scores, _TINY)
+        return -gradient if self.targeted else gradient
 
     def _logits(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         numbers = np.asarray(scores, np.float64)
@@ -136,17 +132,17 @@ class Threat:
 
 
 def _without(logits: NDArray[np.float64], goals: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The logits of the other classes."""
+    """Return the logits with -inf at the goals."""
     others = logits.copy()
     others[np.arange(len(logits)), goals] = -np.inf
     return others
 
 
 def from_levels(levels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """0 .. 255 to [0, 1], as image loaders do it."""
+    """Map levels 0 .. 255 to [0, 1], as image loaders do."""
     return levels / np.float32(255)
 
 
 def to_eight_bit(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The nearest images whose pixels are k / 255, from 0 to 1."""
+    """Return the nearest images whose pixels are k / 255, from 0 to 1."""
     return from_levels(np.clip(np.rint(images * np.float32(255)), 0, 255))

@@ -1,20 +1,19 @@
-"""The few types that rooms share: what an attack asks, what it is told, what becomes of an image.
+"""The types that packages share: what an attack asks, what it receives, and the outcome of an image.
 
-How queries are counted, in one place:
+How queries are counted:
 
-- a query is one image shown to the model on behalf of a search; a charged one counts against the image's budget;
-- it is counted when its reply is delivered, in the order in which the search asked, and never twice;
-- the attack on an image ends at its first success or when its budget is gone: what was asked after that point in the
-  same breath is evaluated perhaps, but not counted, since an attacker who asks one at a time would not have asked it;
-- classifying the clean images and the checks before a run are not queries of any search and are not counted;
-- rows that only fill a model batch to its fixed shape are not queries.
+- A query is one image shown to the model for a search. A charged query counts against the budget of its image.
+- A query is counted when its loss is delivered, in the order in which the search asked, and only once.
+- An attack ends at its first success or when its budget is spent. Later points of the same ask may be evaluated, but
+  are not counted: an attacker who sends one query at a time would not have sent them.
+- Clean images, checks before a run, and rows that only fill a batch to its fixed shape are not queries.
 
-Some published attacks do what this rule does not foresee. It is allowed, and counted apart for each image:
+Some published attacks make evaluations that this rule does not cover. They are allowed, and counted per image:
 
-- `uncharged`: evaluations that the attack asks for without being charged, such as success checks of an iterate;
-- `outside`: those of all its evaluations whose image lies outside the ball, such as probes; none of them is a success;
-- `out_of_range`: those of them with a pixel below 0 or above 1, which no picture has; 8-bit mode has none;
-- `gradients`: those that also told the gradient, which only a white-box attack may ask for.
+- `uncharged`: evaluations without charge, such as success checks of an iterate.
+- `outside`: evaluations of images outside the ball, such as probes. They never succeed.
+- `out_of_range`: those of them with a pixel below 0 or above 1. There are none in 8-bit mode.
+- `gradients`: evaluations that also returned the gradient, for white-box attacks only.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.grid import Grid, Window
+from parsimon.core.model import AnswerLevel
 from parsimon.core.threat import Loss, Rounding, Threat
-from parsimon.errors import InputError, quote
+from parsimon.errors import unknown_name
 from parsimon.setsearch import Mask
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
@@ -39,12 +39,15 @@ ImageSource = Sequence[Image] | NDArray[np.float32]  # anything with a length wh
 
 
 class Corners(NamedTuple):
-    """Corners of the ball: +eps on the blocks of a set, -eps elsewhere.
+    """Corners of the ball, each given by a set of blocks: +eps on the blocks of the set, -eps on all others.
 
-    For each flip, the base with that one block flipped; without flips, the base alone. Two hints save work in drawing:
-    a base that is another with one block flipped may say so in `moved`; and a search that asks for single pixels'
-    signs, without flips, may change its base in place between questions, if each of them says in `changed` in which
-    windows the base is not as it was asked for before. Both are looked at while the question is asked, and not later.
+    Attributes:
+        grid: The blocks.
+        base: The set that all corners differ from in one block.
+        flips: One corner per flip: the base with the membership of that block flipped. Without flips, the base alone.
+        moved: A mask and a block, if the base is that mask with that block flipped. It saves a comparison.
+        changed: The windows in which the search has changed `base` in place since its last ask. Only for a grid of
+            single pixels, without flips. None if the base is never changed in place.
     """
 
     grid: Grid
@@ -65,7 +68,7 @@ class Corners(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Any images (n, channels, rows, columns), in the ball or not."""
+    """Any images (n, channels, rows, columns), inside or outside the ball."""
 
     pixels: NDArray[np.float32]
 
@@ -79,7 +82,7 @@ class Images(NamedTuple):
 
 @dataclass(frozen=True)
 class Corner:
-    """One corner of the ball, a bit for each block."""
+    """One corner of the ball, with one bit per block."""
 
     grid: Grid
     bits: bytes
@@ -91,7 +94,7 @@ class Corner:
 
 @dataclass(frozen=True)
 class Picture:
-    """One image, its pixels as bytes: it can be compared and stored as it is."""
+    """One image as bytes, which can be compared and stored."""
 
     shape: tuple[int, ...]
     data: bytes
@@ -105,11 +108,13 @@ Point = Corner | Picture
 
 
 class Ask(NamedTuple):
-    """What a search wants to know.
+    """Points whose losses a search wants.
 
-    `charged`: whether it counts against the budget. `eligible_from`: a success whose loss is below this does not end
-    the attack (-inf: every success does; +inf: none does). Both say in the open what a published attack does quietly.
-    `gradient`: whether a white-box attack wants the loss's gradient too.
+    Attributes:
+        points: Corners of the ball, or any images.
+        charged: Whether they count against the budget.
+        eligible_from: A success with a loss below this does not end the attack. -inf: every success does; +inf: none.
+        gradient: Whether the search also wants the gradient of the loss; for white-box attacks only.
     """
 
     points: Corners | Images
@@ -119,20 +124,28 @@ class Ask(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The losses of what was asked, in its order. Larger is always better for the attacker."""
+    """The losses of the points of an ask, in its order. A larger loss is always better for the attacker."""
 
     loss: NDArray[np.float64]
-    gradient: NDArray[np.float32] | None = None  # with respect to each image, if it was asked for
+    gradient: NDArray[np.float32] | None = None  # with respect to each image, if the ask wanted it
 
 
 Search = Generator[Ask, Reply, None]
 
 
+def next_ask(search: Search, reply: Reply | None) -> Ask | None:
+    """Send a reply to a search and return its next ask, or None if it has ended. The reply None starts a search."""
+    try:
+        return next(search) if reply is None else search.send(reply)
+    except StopIteration:
+        return None
+
+
 @dataclass(frozen=True)
 class ImageContext:
-    """All that an attack knows of its image."""
+    """Everything that an attack knows about its image."""
 
-    index: int  # the image's number in its data set, whatever else is attacked beside it
+    index: int  # the number of the image in its data set
     image: Image
     threat: Threat
     budget: int
@@ -148,28 +161,37 @@ class ImageContext:
         return self.threat.bounds(self.image)
 
     def project(self, pixels: NDArray[Any]) -> NDArray[np.float32]:
-        """The nearest image of the ball, or images."""
+        """Return the nearest image in the ball, for one image or several."""
         low, high = self.bounds
         projected: NDArray[np.float32] = np.minimum(np.maximum(pixels, low), high).astype(np.float32, copy=False)
         return projected
 
 
 class Attack(ABC):
-    """A frozen dataclass whose fields are its settings, with one generator about one image.
+    """A frozen dataclass whose fields are its settings, with one generator that attacks one image.
 
-    It asks, is told the losses, and knows nothing of batches, devices, counting or stopping. Whatever it draws at
-    random it draws from `rng`, so that the same replies always lead to the same questions.
+    The generator yields asks and receives losses. It knows nothing of batches, devices, counting or stopping. All its
+    randomness comes from `rng`, so that the same replies always lead to the same asks.
+
+    Attributes:
+        needs: The level of response that it needs; a white-box attack needs gradients.
+        presets: Settings of published experiments, by name.
     """
 
-    white_box: ClassVar[bool] = False  # whether it may ask for gradients
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # settings by the name of the experiment they come from
+    needs: ClassVar[AnswerLevel] = "loss"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
-        """Ask until there is nothing left to ask; the engine ends it at its first success or at its budget."""
+        """Ask until there is nothing left to ask; the engine ends it at a success or when its budget is spent."""
 
-    def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (for those that override it)
-        """The loss that it climbs where the user does not choose one."""
+    @property
+    def white_box(self) -> bool:
+        """Whether it may ask for gradients."""
+        return self.needs == "gradient"
+
+    def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (used by subclasses)
+        """Return the loss that it climbs unless the user chooses one."""
         return "cross-entropy"
 
     @property
@@ -179,34 +201,38 @@ class Attack(ABC):
 
     @classmethod
     def preset(cls, name: str, **settings: Any) -> Self:
-        """The attack as in a published experiment, but for the given settings."""
+        """Return the attack with the settings of a published experiment, except those given here."""
         if name not in cls.presets:
-            raise InputError(f"{cls.__name__} has the presets {', '.join(cls.presets) or '(none)'}; got {quote(name)}")
+            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
         return cls(**{**cls.presets[name], **settings})
 
 
 class JournalEntry(NamedTuple):
-    """What a search was told of an image that is still in work: the journal by which it can be resumed."""
+    """Losses that a search has received, by which the attack on an unfinished image can be resumed."""
 
     image: int  # its number in its data set
-    loss: NDArray[np.float64]  # of each answered point, in the order of the questions
-    gradient: NDArray[np.float32] | None  # of those points for which it was asked
-    outside: int  # how many of the points lay outside the ball
-    uncharged: int  # how many of them were not charged
-    out_of_range: int = 0  # how many of them had a pixel outside [0, 1]
+    loss: NDArray[np.float64]  # per point, in the order of the asks
+    gradient: NDArray[np.float32] | None  # per point for which the search asked for it
+    outside: int  # number of points outside the ball
+    uncharged: int  # number of points without charge
+    out_of_range: int = 0  # number of points with a pixel outside [0, 1]
 
 
 @dataclass(frozen=True)
 class Task:
-    """An image to attack, and the class to leave (untargeted) or to reach (targeted).
+    """An image to attack.
 
-    `told` is what its search was told before an interruption; it is told that again, and the model is not asked.
+    Attributes:
+        index: The number of the image in its data set.
+        image: Its pixels.
+        goal: The class to leave (untargeted) or to reach (targeted).
+        journal: Losses from before an interruption. They are replayed, without queries to the model.
     """
 
     index: int
     image: Image
     goal: int
-    told: JournalEntry | None = None
+    journal: JournalEntry | None = None
 
 
 Ended = Literal["success", "budget", "exhausted", "interrupted"]
@@ -214,7 +240,7 @@ Ended = Literal["success", "budget", "exhausted", "interrupted"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one image. The counts are explained at the top of this module."""
+    """The outcome of the attack on one image. The counts are explained at the top of this module."""
 
     index: int
     success: bool
@@ -225,17 +251,16 @@ class Outcome:
     gradients: int = 0
     predicted: int | None = None  # the class at the point of success
     point: Point | None = None
-    # The model's probability of that class there. A framework may round its last digits otherwise in a batch of another
-    # shape, and two runs that came to the same are equal all the same.
+    # The model's probability of that class. It is not compared: its last digits depend on the shape of the batch.
     confidence: float | None = field(default=None, compare=False)
     out_of_range: int = 0
 
     @classmethod
-    def unfinished(cls, index: int, told: JournalEntry | None) -> Outcome:
-        """Of an image whose attack has not ended, by what its search was told so far."""
-        if told is None:
+    def unfinished(cls, index: int, journal: JournalEntry | None) -> Outcome:
+        """Return the outcome of an interrupted attack, counted from its journal."""
+        if journal is None:
             return cls(index, False, 0, "interrupted")
-        gradients = 0 if told.gradient is None else len(told.gradient)
-        queries = len(told.loss) - told.uncharged
-        counts = (told.uncharged, told.outside, gradients)
-        return cls(index, False, queries, "interrupted", *counts, out_of_range=told.out_of_range)
+        gradients = 0 if journal.gradient is None else len(journal.gradient)
+        queries = len(journal.loss) - journal.uncharged
+        counts = (journal.uncharged, journal.outside, gradients)
+        return cls(index, False, queries, "interrupted", *counts, out_of_range=journal.out_of_range)

@@ -1,6 +1,6 @@
-"""The paper's experiments: `exhibits.toml` names its tables and figures, `runs/` holds what they are made of.
+"""The paper's experiments: `exhibits.toml` lists its tables and figures, `runs/` describes their runs.
 
-A run's file is a spec, with what the paper reports of each attack beside the attack.
+A run's file is a run configuration, with the paper's results beside each attack. This package imports runs and reports.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Shows = Literal["table", "curves", "examples", "sensitivity", "bands", "grid", "
 
 
 class Published(NamedTuple):
-    """What a paper reports of one attack; None where it does not."""
+    """The published results of one attack; None if not reported."""
 
     success: float | None = None  # percent
     mean: float | None = None
     median: float | None = None
-    on_nes: float | None = None  # mean, over the images that NES fooled too
+    on_nes: float | None = None  # mean over the images that NES also fooled
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """One run of the paper, at its full protocol or scaled down.
 
     Attributes:
-        name: That of its file.
-        title: What it is about.
-        queries: What the full protocol takes, going by the paper's results.
-        network: The paper's.
-        spec: What is to be run.
-        protocol: What the paper ran.
-        paper: What it reports of each attack, in the order of the spec's.
-        reported: Results that it quotes from others.
+        name: The name of its file.
+        title: The title of its table.
+        queries: The estimated number of queries of the full protocol.
+        network: The paper's network.
+        spec: The run to execute.
+        protocol: The paper's run.
+        paper: The paper's results for each attack of `spec`, in order.
+        reported: Results that the paper quotes from others.
     """
 
     name: str
@@ -59,40 +59,34 @@ class Exhibit:
     name: str
     title: str
     shows: Shows
-    runs: tuple[Planned, ...]
-    bars: tuple[float, ...] = ()  # of figure 1, in percent
+    runs: tuple[PlannedRun, ...]
+    bars: tuple[float, ...] = ()  # of figure 1, percent
 
     @property
     def climbs(self) -> bool:
-        """Whether it asks how high a search comes, not when it succeeds: then nothing of it is stored."""
+        """Return whether it shows the highest loss instead of successes; such runs are not stored."""
         return self.shows in ("noise", "differences")
 
 
 def exhibits() -> dict[str, Exhibit]:
-    """All of them, by name, in the order of the paper."""
-    described = _read("exhibits.toml")
-    return {
-        name: Exhibit(
-            name,
-            entry["title"],
-            entry["shows"],
-            tuple(_planned(run) for run in entry["runs"]),
-            tuple(entry.get("bars", ())),
-        )
-        for name, entry in described.items()
-    }
+    """Return all exhibits by name, in the order of the paper."""
+    found = {}
+    for name, entry in _read("exhibits.toml").items():
+        planned, bars = tuple(map(_planned, entry["runs"])), tuple(entry.get("bars", ()))
+        found[name] = Exhibit(name, entry["title"], entry["shows"], planned, bars)
+    return found
 
 
 def exhibit(name: str) -> Exhibit:
     known = exhibits()
     if name not in known:
-        raise InputError(f"the paper has no exhibit {name!r}: choose one of {', '.join(known)}")
+        raise InputError(f"the paper has no exhibit {name!r}; choose one of {', '.join(known)}")
     return known[name]
 
 
-def _planned(name: str) -> Planned:
+def _planned(name: str) -> PlannedRun:
     entry = _read(f"runs/{name}.toml")
-    title, queries, network = (entry.pop(key) for key in ("title", "queries", "network"))
+    facts = {key: entry.pop(key) for key in ("title", "queries", "network")}
     reported, sweep = entry.pop("reported", {}), entry.pop("sweep", {})
     attacks: dict[str, dict[str, float]] = entry.pop("attacks", {})
     for attack, settings in sweep.items():
@@ -100,15 +94,13 @@ def _planned(name: str) -> Planned:
             assignments = (f"{key}={value}" for key, value in zip(settings, values, strict=True))
             attacks[",".join([attack, *assignments])] = {}
     spec = RunConfig.of({**entry, "attacks": list(attacks)})
-    return Planned(
-        name,
-        title,
-        queries,
-        network,
-        spec,
-        spec,
-        tuple(Published(**numbers) for numbers in attacks.values()),
-        {source: Published(**numbers) for source, numbers in reported.items()},
+    return PlannedRun(
+        name=name,
+        **facts,
+        spec=spec,
+        protocol=spec,
+        paper=tuple(Published(**numbers) for numbers in attacks.values()),
+        reported={source: Published(**numbers) for source, numbers in reported.items()},
     )
 
 

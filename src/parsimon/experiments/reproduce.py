@@ -1,7 +1,6 @@
-"""`parsimon reproduce`: run what an exhibit of the paper needs, and show it with ours beside the paper's.
+"""Run the experiments of an exhibit of the paper, and show our results beside the paper's.
 
-Every run is stored under its spec: the same command goes on where it was left off, exhibits of one run share it, and a
-run of another scale lies beside it.
+Runs are stored under a hash of their configuration: repeating the command continues them, and exhibits share them.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 from parsimon import runs
 from parsimon.attacks.registry import attack_rows
 from parsimon.errors import require
-from parsimon.experiments import Exhibit, Planned
+from parsimon.experiments import Exhibit, PlannedRun
 from parsimon.experiments.surrogate import OverPixels, climb
-from parsimon.experiments.views import Done, View, view
+from parsimon.experiments.views import FinishedRun, View, view
 from parsimon.report.figures import save
 from parsimon.results.result import Comparison
 from parsimon.results.table import write_tables
@@ -25,25 +24,25 @@ _SCALE = (("images", "images"), ("budget", "queries"))
 
 
 class Reproduced(NamedTuple):
-    """An exhibit, and where it was written."""
+    """An exhibit and its folder."""
 
     view: View
     folder: Path
 
 
 def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **execution: Any) -> Reproduced | None:
-    """Run what is missing of an exhibit, and write its tables and figures; None after an interruption.
+    """Run an exhibit's missing runs and write its tables and figures; return None after an interruption.
 
     Args:
-        exhibit: Of the paper.
-        out: Where all runs and exhibits are kept.
-        changes: What is to differ from the paper's protocol: settings of `RunConfig`, such as images and budget.
-        execution: Execution options, as for `parsimon.attack`. Figures 1 and 2 always run in this process, because
-            their searches keep what they find in memory.
+        exhibit: The exhibit of the paper.
+        out: The folder of all runs and exhibits.
+        changes: Settings that differ from the paper's protocol, such as images and budget.
+        execution: As for `parsimon.attack`. Figures 1 and 2 always run in this process, since their searches keep their
+            best points in memory.
     """
     if exhibit.shows != "table":
-        require("matplotlib", "plot")  # said now, not after days of work
-    if exhibit.climbs:  # and ends by itself
+        require("matplotlib", "plot")  # fail before days of work
+    if exhibit.climbs:  # such searches end by themselves
         changes = {name: value for name, value in changes.items() if name != "budget"}
     all_done = []
     for planned in exhibit.runs:
@@ -64,15 +63,15 @@ def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **executi
     return Reproduced(shown, folder)
 
 
-def _stored(planned: Planned, out: Path, execution: Mapping[str, Any]) -> Done | None:
+def _stored(planned: PlannedRun, out: Path, execution: Mapping[str, Any]) -> FinishedRun | None:
     folder = out / "runs" / f"{planned.name}-{planned.spec.hash}"
     comparison = runs.run(planned.spec, folder, **execution)
     if comparison.unfinished:
         return None
-    return Done(planned, comparison, {}, runs.classes_of(folder))
+    return FinishedRun(planned, comparison, {}, runs.classes_of(folder))
 
 
-def _climbed(exhibit: Exhibit, planned: Planned, in_flight: int | None) -> Done | None:
+def _climbed(exhibit: Exhibit, planned: PlannedRun, in_flight: int | None) -> FinishedRun | None:
     attacks = attack_rows(planned.spec.attacks)
     if exhibit.shows == "differences":
         attacks |= {"Local search": OverPixels(local=True), "Greedy insertion": OverPixels(local=False)}
@@ -81,4 +80,4 @@ def _climbed(exhibit: Exhibit, planned: Planned, in_flight: int | None) -> Done 
     comparison = Comparison({name: each.result for name, each in climbed.items()})
     if comparison.unfinished:
         return None
-    return Done(planned, comparison, climbed, data.classes)
+    return FinishedRun(planned, comparison, climbed, data.classes)

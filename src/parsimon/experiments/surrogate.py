@@ -1,7 +1,7 @@
-"""How high the loss can be driven (figures 1 and 2): attacks that do not stop at a success.
+"""Maximise the loss beyond the first success, for figures 1 and 2.
 
-They run as all attacks do, but for one thing: a table asks when an image is fooled, these figures ask where a search
-ends up. So each is wrapped in `Climb`, which lets no success end it and keeps the best point that it was told of.
+A table shows when an image is fooled; these figures show the highest loss that a search reaches. `Climb` wraps an
+attack so that no success ends it, and keeps its best point.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from parsimon import setsearch
 from parsimon.attacks.parsimonious import ask_corners, empty_set
 from parsimon.core.canvas import render
 from parsimon.core.grid import first_grid
+from parsimon.core.model import AnswerLevel
 from parsimon.core.types import Attack, ImageContext, Point, Search
 from parsimon.data import Data
 from parsimon.results.result import Result
@@ -26,7 +27,7 @@ from parsimon.runs.execute import Inputs, execute
 
 
 class Best(NamedTuple):
-    """The point of the highest loss that a search was told of."""
+    """The point with the highest loss that a search found."""
 
     loss: float
     point: Point
@@ -34,14 +35,14 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True)
 class Climb(Attack):
-    """An attack that no success ends. `best` fills with what it has found, by the number of the image."""
+    """An attack that no success ends; it collects the best point of each image in `best`."""
 
     attack: Attack
     best: dict[int, Best] = field(default_factory=dict, compare=False)
 
     @property
-    def white_box(self) -> bool:  # type: ignore[override]  # it is what the wrapped attack is
-        return self.attack.white_box
+    def needs(self) -> AnswerLevel:  # type: ignore[override]
+        return self.attack.needs
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         search = self.attack.search(context, rng)
@@ -61,11 +62,11 @@ class Climb(Attack):
 
 @dataclass(frozen=True)
 class OverPixels(Attack):
-    """Set search with every pixel of every channel an element of its own: no blocks, no mini-batches.
+    """Set search over single pixels and channels, without blocks or mini-batches.
 
     Attributes:
-        local: Local search until a round of insertion and deletion changes nothing, then the better of the set and its
-            complement (section 3.3); otherwise greedy insertion alone (section 3.2).
+        local: Use local search to convergence, then the better of the set and its complement (section 3.3); otherwise
+            greedy insertion alone (section 3.2).
     """
 
     local: bool
@@ -84,7 +85,7 @@ class OverPixels(Attack):
 
 
 class Climbed(NamedTuple):
-    """How high a search came on each image."""
+    """The highest loss of a search on each image."""
 
     result: Result
     best: Mapping[int, Best]
@@ -94,14 +95,14 @@ class Climbed(NamedTuple):
         return np.array([self.best[outcome.index].loss for outcome in self.result.outcomes])
 
     def perturbations(self) -> NDArray[np.float32]:
-        """What was added to each image at its best point."""
+        """Return the perturbation of each image at its best point."""
         threat, images = self.result.threat, self.result.images
         originals = ((outcome.index, np.asarray(images[outcome.index])) for outcome in self.result.outcomes)
         return np.stack([render(image, threat, self.best[index].point) - image for index, image in originals])
 
 
 def climb(spec: RunConfig, attacks: Mapping[str, Attack], data: Data, in_flight: int | None) -> dict[str, Climbed]:
-    """Each attack on the images of a spec, none stopped by a success."""
+    """Run each attack on the images of a configuration, without stopping at successes."""
     climbs = {name: Climb(attack) for name, attack in attacks.items()}
     results = execute(spec.replace(in_flight=in_flight), climbs, Inputs(spec.model, data.images, data.labels))
     return {name: Climbed(result, climbs[name].best) for name, result in results.items()}

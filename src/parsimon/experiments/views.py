@@ -1,4 +1,4 @@
-"""What an exhibit shows of its runs: tables with ours beside the paper's, and figures."""
+"""Make the tables and figures of an exhibit, with our results beside the paper's."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from parsimon.attacks.named import named_rows
+from parsimon.attacks.registry import attack_rows
 from parsimon.errors import InputError
-from parsimon.experiments import Exhibit, Planned, Published, Shows
+from parsimon.experiments import Exhibit, PlannedRun, Published, Shows
 from parsimon.experiments.surrogate import Climbed
 from parsimon.report import figures
-from parsimon.results.comparison_table import Value, column, success_column
 from parsimon.results.result import Comparison, Result
 from parsimon.results.summary import summarise, where_fooled
 from parsimon.results.table import Cell, Table
+from parsimon.results.tables import Value, column, success_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +27,12 @@ _EXAMPLES = 6
 _HEADERS = {"success": "success", "mean": "mean", "median": "median", "on_nes": "on NES's"}
 
 
-class Done(NamedTuple):
-    """A run of the paper, and what came of it here."""
+class FinishedRun(NamedTuple):
+    """A finished run of the paper and its results."""
 
-    planned: Planned
+    planned: PlannedRun
     comparison: Comparison
-    climbed: Mapping[str, Climbed]  # of figures 1 and 2, which ask how high a search climbs
+    climbed: Mapping[str, Climbed]  # only for figures 1 and 2
     classes: tuple[str, ...] | None
 
 
@@ -41,59 +41,59 @@ class View(NamedTuple):
     figures: dict[str, Figure]  # by the names of their files
 
 
-def view(exhibit: Exhibit, done: Sequence[Done]) -> View:
-    """The exhibit, from its runs."""
+def view(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
+    """Return the tables and figures of an exhibit."""
     return _VIEWS[exhibit.shows](exhibit, done)
 
 
-def _table(_: Exhibit, done: Sequence[Done]) -> View:
-    return View([beside(each) for each in done], {})
+def _table(_: Exhibit, done: Sequence[FinishedRun]) -> View:
+    return View([paper_table(each) for each in done], {})
 
 
-def _curves(_: Exhibit, done: Sequence[Done]) -> View:
+def _curves(_: Exhibit, done: Sequence[FinishedRun]) -> View:
     drawn = {}
     for planned, comparison, *_unused in done:
         black_box = {label(name): result for name, result in _by_kind(comparison, white_box=False)}
         white_box = {label(name): result.summary.success_rate for name, result in _by_kind(comparison, white_box=True)}
         outcomes = {name: result.outcomes for name, result in black_box.items()}
         drawn[planned.name] = figures.success_curves(outcomes, planned.spec.budget, white_box)
-    return View([beside(each) for each in done], drawn)
+    return View([paper_table(each) for each in done], drawn)
 
 
-def _examples(exhibit: Exhibit, done: Sequence[Done]) -> View:
+def _examples(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     ((_, comparison, _, classes),) = done
     _, result = next(_by_kind(comparison, white_box=False))
     fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
     if not fooled:
-        raise InputError(f"{exhibit.title}: no image was fooled, none can be shown: allow more images or queries")
+        raise InputError(f"{exhibit.title}: no image was fooled, so there are no examples: increase images or budget")
     names = classes if classes is not None and len(classes) == result.clean.classes else None
     captions = []
     for outcome in fooled:
         seen = [int(result.labels[outcome.index]), int(outcome.predicted or 0)]
         captions.append(" as ".join(names[number] if names else str(number) for number in seen))
     pairs = [(np.asarray(result.images[outcome.index]), result.draw(outcome)) for outcome in fooled]
-    return View([beside(done[0])], {exhibit.name: figures.examples(pairs, captions, width=figures.PAGE)})
+    return View([paper_table(done[0])], {exhibit.name: figures.examples(pairs, captions, width=figures.PAGE)})
 
 
-def _sensitivity(exhibit: Exhibit, done: Sequence[Done]) -> View:
+def _sensitivity(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     points = []
     for name, result in done[0].comparison.results.items():
         summary = result.summary
         if summary.mean is not None:
             family, marker = _family(name)
             points.append(figures.Setting(family, summary.mean, summary.success_rate, marker))
-    return View([beside(done[0])], {exhibit.name: figures.sensitivity(points, width=figures.PAGE)})
+    return View([paper_table(done[0])], {exhibit.name: figures.sensitivity(points, width=figures.PAGE)})
 
 
-def _bands(exhibit: Exhibit, done: Sequence[Done]) -> View:
+def _bands(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     families: dict[str, list[Any]] = {}
     for result in done[0].comparison.results.values():
         families.setdefault(type(result.attack).__name__, []).append(result.outcomes)
-    return View([beside(done[0])], {exhibit.name: figures.curve_bands(families, done[0].planned.spec.budget)})
+    return View([paper_table(done[0])], {exhibit.name: figures.curve_bands(families, done[0].planned.spec.budget)})
 
 
-def _grid(exhibit: Exhibit, done: Sequence[Done]) -> View:
-    """Of a run whose attacks differ in two settings."""
+def _grid(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
+    """Show a run whose attacks differ in two settings."""
     cells: list[dict[str, Any]] = []
     for name, result in done[0].comparison.results.items():
         values = {"success (%)": 100 * result.summary.success_rate, "mean queries": result.summary.mean or np.nan}
@@ -102,10 +102,10 @@ def _grid(exhibit: Exhibit, done: Sequence[Done]) -> View:
     drawn = {f"{exhibit.name}-success": figures.grid(cells, rows, columns, "success (%)")}
     if not all(np.isnan(cell["mean queries"]) for cell in cells):
         drawn[f"{exhibit.name}-queries"] = figures.grid(cells, rows, columns, "mean queries", best="low")
-    return View([beside(done[0])], drawn)
+    return View([paper_table(done[0])], drawn)
 
 
-def _noise(exhibit: Exhibit, done: Sequence[Done]) -> View:
+def _noise(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     ((planned, _, climbed, _),) = done
     (found,) = climbed.values()
     noise = found.perturbations()
@@ -115,12 +115,12 @@ def _noise(exhibit: Exhibit, done: Sequence[Done]) -> View:
         [Cell(f"{255 * centre:.3g}"), Cell(f"{share:.2f}"), Cell(f"{paper:.2f}")]
         for centre, share, paper in zip(np.linspace(-eps, eps, count), shares, exhibit.bars, strict=True)
     ]
-    notes = [*_conditions(planned, len(found.result.outcomes), limited=False), "Each bar covers what is nearest to it."]
+    notes = [*_conditions(planned, len(found.result.outcomes), limited=False), "Each bar counts the nearest values."]
     table = Table(f"{planned.title}: share of pixels, in %", ["change", "ours", "paper"], [rows], notes)
     return View([table], {exhibit.name: figures.noise_histogram(noise, eps, bars=count)})
 
 
-def _differences(exhibit: Exhibit, done: Sequence[Done]) -> View:
+def _differences(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     ((planned, _, climbed, _),) = done
     pgd, *searches = climbed.values()
     above = [search.losses - pgd.losses for search in searches]
@@ -136,14 +136,14 @@ def _differences(exhibit: Exhibit, done: Sequence[Done]) -> View:
     headers = ["f minus PGD's", "mean", "median", "lowest", "highest", "above PGD", "queries"]
     notes = [
         *_conditions(planned, len(pgd.losses), limited=False),
-        "Queries: of an image, on average, until the search ends by itself.",
-        "The paper sees greedy insertion near PGD, and local search slightly above.",
+        "Queries: mean per image until the search ends by itself.",
+        "In the paper, greedy insertion is near PGD, and local search slightly above.",
     ]
     table = Table(planned.title, headers, [rows], notes)
     return View([table], {exhibit.name: figures.sorted_differences(*above)})
 
 
-_VIEWS: Mapping[Shows, Callable[[Exhibit, Sequence[Done]], View]] = {
+_VIEWS: Mapping[Shows, Callable[[Exhibit, Sequence[FinishedRun]], View]] = {
     "table": _table,
     "curves": _curves,
     "examples": _examples,
@@ -155,13 +155,13 @@ _VIEWS: Mapping[Shows, Callable[[Exhibit, Sequence[Done]], View]] = {
 }
 
 
-def beside(done: Done) -> Table:
-    """Ours beside the paper's, attack by attack; below them what the paper quotes from others."""
+def paper_table(done: FinishedRun) -> Table:
+    """Return a table of our results beside the paper's, followed by results that the paper quotes."""
     planned, comparison = done.planned, done.comparison
-    paper = dict(zip(named_rows(planned.spec.attacks), planned.paper, strict=True))
+    paper = dict(zip(attack_rows(planned.spec.attacks), planned.paper, strict=True))
     published = [*planned.paper, *planned.reported.values()]
     reported = [name for name in Published._fields if any(getattr(each, name) is not None for each in published)]
-    shown = reported or ["success", "mean", "median"]  # of some runs the paper has a picture alone
+    shown = reported or ["success", "mean", "median"]  # some runs have only a figure in the paper
 
     def row_cells(names: Sequence[str], ours: Mapping[str, list[Cell]], theirs: Sequence[Published]) -> Group:
         columns = [[Cell(name) for name in names]]
@@ -186,22 +186,22 @@ def beside(done: Done) -> Table:
         headers += [_HEADERS[number], *["paper"] * bool(reported)]
     notes = _conditions(planned, len(next(iter(comparison.results.values())).outcomes))
     if "on_nes" in shown:
-        notes.append("On NES's: mean queries over the images that NES fooled too.")
+        notes.append("On NES's: mean queries over the images that NES also fooled.")
     if any(_by_kind(comparison, white_box=True)):
-        notes.append("Ours ends at a success, PGD too; the paper counts all of its steps.")
+        notes.append("Our PGD stops at a success; the paper counts all its steps.")
     return Table(planned.title, headers, groups, [*notes, "Interval of success: 95 %."])
 
 
 def _our_columns(results: Sequence[Result], comparison: Comparison) -> dict[str, list[Cell]]:
     summaries = [result.summary for result in results]
-    # The intervals of queries are in the run's own table: beside the paper's numbers there is no room for them.
+    # The run's own table has the intervals of queries; there is no room for them here.
     columns = {
         "success": success_column(summaries),
         "mean": column([Value(each.mean) for each in summaries]),
         "median": column([Value(each.median) for each in summaries]),
     }
     reference = comparison.results.get(comparison.relative_to or "")
-    if reference is None:  # none was planned, or an interruption left it out
+    if reference is None:  # not planned, or interrupted
         return {**columns, "on_nes": [Cell("-")] * len(results)}
     shared = [summarise(where_fooled(reference.outcomes, result.outcomes), result.budget) for result in results]
     return {**columns, "on_nes": column([Value(each.mean) for each in shared])}
@@ -214,8 +214,8 @@ def _paper_column(published: Sequence[Published], number: str) -> list[Cell]:
     return column(values, "{:,g}".format)
 
 
-def _conditions(planned: Planned, images: int, *, limited: bool = True) -> list[str]:
-    """What was run, here and there; what climbs has no limit but its own end."""
+def _conditions(planned: PlannedRun, images: int, *, limited: bool = True) -> list[str]:
+    """Return notes on our run and the paper's; `limited`: whether a budget applies."""
     ours, paper = planned.spec, planned.protocol
     limits = [f", at most {spec.budget:,} queries" if limited else "" for spec in (ours, paper)]
     return [
@@ -229,7 +229,7 @@ def _by_kind(comparison: Comparison, *, white_box: bool) -> Iterator[tuple[str, 
 
 
 def label(row: str) -> str:
-    """A row's name without the preset that an exhibit's title implies: NES, or NES, momentum=0.5."""
+    """Return a row's name without the preset, such as `NES` or `NES, momentum=0.5`."""
     return re.sub(r":[^,]*", "", row).replace(",", ", ")
 
 
@@ -238,6 +238,6 @@ def _settings(row: str) -> dict[str, str]:
 
 
 def _family(row: str) -> tuple[str, str]:
-    """What a marker's look stands for, and what is written beside it: the last setting."""
+    """Return the group of a marker, and its text: the value of the last setting."""
     name, *settings = label(row).split(", ")
     return ", ".join([name, *settings[:-1]]), settings[-1].partition("=")[2]

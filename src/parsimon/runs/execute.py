@@ -139,7 +139,7 @@ def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) 
     Threat(config.radius, eight_bit=config.eight_bit)  # before the model is opened, which may take long
     model, images = as_model(inputs.model), as_images(inputs.images)
     batch_size = config.batch_size or (_CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
-    scores = config.scores or preflight.scores_kind(model, images, batch_size)
+    scores = config.scores or preflight.detect_scores(model, images, batch_size)
     threats = {
         name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
         for name, attack in attacks.items()
@@ -243,7 +243,7 @@ class _AttackRunner:
         counters = Counters()
         if not self._stopped:
             ended, counters = self._attack(name, chosen)
-        journal = self._store.told(name) if self._stopped and self._store is not None else {}
+        journal = self._store.journal(name) if self._stopped and self._store is not None else {}
         outcomes = all_outcomes(chosen, ended, journal)
         if journal and self._store is not None:  # images that waited for their turn are not in the counters
             self._store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
@@ -257,7 +257,7 @@ class _AttackRunner:
         job, store = self._job, self._store
         runner = self._runner(name)
         ended = {} if store is None else store.outcomes(name)
-        journal = {} if store is None else store.told(name)
+        journal = {} if store is None else store.journal(name)
         runner.counters = Counters.of(ended.values(), None if store is None else store.traffic(name))
         tasks = _Tasks([index for index in chosen if index not in ended], job, self._prepared.goals, journal)
         if store is not None and len(tasks):
@@ -286,7 +286,7 @@ class _AttackRunner:
         def save(step: Step) -> None:
             if store is not None:
                 store.count(name, step.counters.traffic)
-                store.save(name, unsaved, step.told, step.counters.queries)
+                store.save(name, unsaved, step.entries, step.counters.queries)
                 unsaved.clear()
             for observe in observers:
                 observe(step)

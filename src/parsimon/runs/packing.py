@@ -55,7 +55,7 @@ def _inflated(packed: bytes, size: int) -> bytes:
     return content
 
 
-def pack_told(told: Sequence[JournalEntry]) -> bytes:
+def pack_entries(told: Sequence[JournalEntry]) -> bytes:
     """Pack six whole numbers for each image, then all losses, then all gradients.
 
     The numbers are the image, how many losses and gradients it has, and its three counts.
@@ -75,7 +75,7 @@ def pack_told(told: Sequence[JournalEntry]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_told(packed: bytes, counts: int = _COUNTS) -> Iterator[JournalEntry]:
+def unpack_entries(packed: bytes, counts: int = _COUNTS) -> Iterator[JournalEntry]:
     """Yield what a journal entry holds. Format 3 has five numbers for each image: it lacks `out_of_range`."""
     if len(packed) < _HEAD:
         raise ValueError("it is too short")

@@ -17,8 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.canvas import pad_batch
 from parsimon.core.engine import scores_of
-from parsimon.core.model import ANSWER_LEVELS, AnswerLevel, Model
+from parsimon.core.model import ANSWER_LEVELS, Model
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
@@ -35,7 +36,7 @@ _KEPT_SCORES = 100_000  # numbers; a run remembers the scores of its first clean
 
 
 def prepare(
-    oracle: Model, images: ImageSource, labels: NDArray[np.intp] | None, threat: Threat, batch_size: int
+    model: Model, images: ImageSource, labels: NDArray[np.intp] | None, threat: Threat, batch_size: int
 ) -> CleanPredictions:
     """Check every image and label and classify the images; raise the first thing that is wrong.
 
@@ -51,12 +52,12 @@ def prepare(
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
         if start == 0:
-            check_shape(oracle, shape)
-        scores = classify(oracle, pixels, batch_size, classes or None)
+            check_shape(model, shape)
+        scores = classify(model, pixels, batch_size, classes or None)
         classes = scores.shape[1]
         if start == 0:
             check_scores_kind(scores, threat.scores)
-            check_determinism(oracle, pixels, scores, batch_size)
+            check_determinism(model, pixels, scores, batch_size)
         if start * classes < _KEPT_SCORES:
             kept.append(scores[: -(-_KEPT_SCORES // classes) - start].astype(np.float32))
         if labels is not None:
@@ -69,11 +70,11 @@ def prepare(
         correct,
         classes,
         confidence,
-        oracle.backend,
+        model.backend,
         pixels[0].size,
         np.concatenate(kept),
-        oracle.fingerprint,
-        oracle.runtime,
+        model.fingerprint,
+        model.runtime,
     )
 
 
@@ -116,18 +117,19 @@ def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
         raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
 
 
-def classify(oracle: Model, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None) -> NDArray[Any]:
-    """The scores of at most a batch of images, shown in the shape that the oracle needs.
+def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None) -> NDArray[Any]:
+    """The scores of at most a batch of images, shown in the shape that the model needs.
 
     `classes`: how many scores an image had before.
     """
     count = len(pixels)
-    if oracle.fixed_batch and count < batch_size:
-        check_batch(batch_size, pixels[0].size)
-        pixels = np.concatenate([pixels, np.repeat(pixels[:1], batch_size - count, axis=0)])
-    elif not oracle.only_reads:
+    if not model.only_reads:
         pixels = pixels.copy()  # it may normalise them in place
-    scores = scores_of(oracle, oracle.namespace.asarray(pixels, device=oracle.device), classes)[:count]
+    images = model.namespace.asarray(pixels, device=model.device)
+    if model.fixed_batch and count < batch_size:
+        check_batch(batch_size, pixels[0].size)
+        images = pad_batch(images, batch_size, model.namespace)
+    scores = scores_of(model, images, classes)[:count]
     if not np.isfinite(scores).all():
         raise ModelError(
             "the model returned NaN or infinite scores for a clean image; a classifier must return numbers"
@@ -144,9 +146,9 @@ def check_targets(targets: Any, labels: NDArray[np.intp] | None, count: int, kno
     return classes
 
 
-def check_shape(oracle: Model, shape: tuple[int, ...]) -> None:
+def check_shape(model: Model, shape: tuple[int, ...]) -> None:
     """The images' shape against the one that the model declares, where it declares one."""
-    declared = oracle.image_shape
+    declared = model.image_shape
     if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
         wanted = ", ".join("any" if side is None else str(side) for side in declared)
         what_to_do = "resize them, channels first"
@@ -155,22 +157,22 @@ def check_shape(oracle: Model, shape: tuple[int, ...]) -> None:
         raise InputError(f"this model takes images of shape ({wanted}); got {shape}: {what_to_do}")
 
 
-def check_threat(oracle: Model, threat: Threat) -> None:
+def check_threat(model: Model, threat: Threat) -> None:
     """Whether the model can be shown what the threat shows, and tells what its loss needs."""
-    if oracle.eight_bit_only and not threat.eight_bit:
+    if model.eight_bit_only and not threat.eight_bit:
         raise InputError(
             "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
             "use 8-bit mode (eight_bit=True)",
             argument="eight_bit",
         )
-    if oracle.top is not None:
-        check_partial(oracle.top, threat)
+    if model.top is not None:
+        check_partial(model.top, threat)
 
 
-def check_answers(oracle: Model, attack: Attack) -> None:
+def check_answers(model: Model, attack: Attack) -> None:
     """Match what the attack needs to know with what the model gives."""
-    needs: AnswerLevel = "gradient" if attack.white_box else "loss"
-    if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(oracle.gives):
+    needs = attack.needs
+    if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(model.gives):
         return
     name = type(attack).__name__
     if needs == "gradient":
@@ -179,18 +181,18 @@ def check_answers(oracle: Model, attack: Attack) -> None:
             "or an ONNX file by its path or its name in the zoo"
         )
     raise ModelError(
-        f"{name} needs the {needs} of its queries; this model gives only the {oracle.gives}: choose another "
+        f"{name} needs the {needs} of its queries; this model gives only the {model.gives}: choose another "
         "attack, or a model that gives more"
     )
 
 
-def scores_kind(oracle: Model, images: ImageSource, batch_size: int) -> Scores:
+def detect_scores(model: Model, images: ImageSource, batch_size: int) -> Scores:
     """What the model returns, told by its scores of the first images."""
     check_count(len(images))
     check_whole("batch_size", batch_size, 1)
     pixels = read(images, 0, batch_size, Threat(1))
-    check_shape(oracle, pixels.shape[1:])
-    scores = classify(oracle, pixels, batch_size)
+    check_shape(model, pixels.shape[1:])
+    scores = classify(model, pixels, batch_size)
     if not _are_probabilities(scores):
         return "logits"
     if ((scores == 0) | (scores == 1)).all():
@@ -219,9 +221,9 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
         )
 
 
-def check_determinism(oracle: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
+def check_determinism(model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
     """A model that answers the same question differently has no robustness that could be measured so."""
-    difference = _difference(classify(oracle, pixels, batch_size, scores.shape[1]), scores)
+    difference = _difference(classify(model, pixels, batch_size, scores.shape[1]), scores)
     if difference > _NOISE * spread_of(scores):
         raise ModelError(
             f"the model gives the same images different scores from call to call: they move by up to {difference:.3g}, "
@@ -257,28 +259,28 @@ class Finding:
 
 
 def inspect(
-    oracle: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
+    model: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
 ) -> Iterator[Finding]:
     """All that can be told of a model before it is attacked; an error ends the list."""
     try:
-        yield from _findings(oracle, images, labels, threat, batch_size)
+        yield from _findings(model, images, labels, threat, batch_size)
     except ParsimonError as error:
         argument = error.argument if isinstance(error, InputError) else None
         yield Finding("images, labels, model", "error", str(error), argument)
 
 
 def _findings(
-    oracle: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
+    model: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
 ) -> Iterator[Finding]:
-    clean = prepare(oracle, images, labels, threat, batch_size)
+    clean = prepare(model, images, labels, threat, batch_size)
     check_any(clean, clean.correct)
     count = min(len(images), batch_size)
     pixels = np.stack([images[index] for index in range(count)])
-    scores = classify(oracle, pixels, batch_size)
+    scores = classify(model, pixels, batch_size)
     yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
     yield Finding("scores", "ok", f"{scores.shape[1]} classes, {threat.scores}, all finite")
     classes = scores.shape[1]
-    again = _difference(classify(oracle, pixels, batch_size, classes), scores)
+    again = _difference(classify(model, pixels, batch_size, classes), scores)
     yield Finding(
         "determinism",
         "note" if again else "ok",
@@ -286,7 +288,7 @@ def _findings(
         if again
         else "the same images get the same scores, bit for bit",
     )
-    place = _difference(classify(oracle, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
+    place = _difference(classify(model, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
     yield Finding(
         "place in the batch",
         "note" if place else "ok",
@@ -294,18 +296,18 @@ def _findings(
         if place
         else "a row's scores do not depend on its place",
     )
-    alone = _difference(classify(oracle, pixels[:1], 1, classes), scores[:1])
+    alone = _difference(classify(model, pixels[:1], 1, classes), scores[:1])
     if not alone:
         sentence = "a row's scores do not depend on the size of the batch"
-    elif oracle.fixed_batch:
+    elif model.fixed_batch:
         sentence = (
             f"scores move by up to {alone:.2g} with the size of the batch, so every batch is filled to {batch_size}"
         )
     else:
         sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
-    yield Finding("size of the batch", "note" if alone and not oracle.fixed_batch else "ok", sentence)
+    yield Finding("size of the batch", "note" if alone and not model.fixed_batch else "ok", sentence)
     if clean.backend is not None:
-        yield Finding("speed", "ok", _speed(oracle, clean.backend, pixels, batch_size))
+        yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
     correct = int(clean.correct.sum())
     sentence = f"{clean.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
     guessed = clean.accuracy <= 1 / clean.classes
@@ -314,17 +316,17 @@ def _findings(
     yield Finding("clean accuracy", "note" if guessed else "ok", sentence)
 
 
-def _speed(oracle: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
+def _speed(model: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
     """Milliseconds an image in full batches; beside them those of the plain way, where another was chosen."""
-    plain = oracle.plain()
-    models = [oracle] if plain.backend == backend else [oracle, plain]
+    plain = model.plain()
+    models = [model] if plain.backend == backend else [model, plain]
     seconds: list[list[float]] = [[] for _ in models]
     for _ in range(_TIMED + 1):  # in turns, so that both see the same state of the machine
         for each, spent in zip(models, seconds, strict=True):
             began = time.perf_counter()
             classify(each, pixels, batch_size)
             spent.append(time.perf_counter() - began)
-    shown = batch_size if oracle.fixed_batch else len(pixels)
+    shown = batch_size if model.fixed_batch else len(pixels)
     costs = [f"{1000 * median(spent[1:]) / shown:.3g} ms" for spent in seconds]  # without the first, which warms up
     beside = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
     return f"{costs[0]} an image in batches of {shown}, by {backend}{beside}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from parsimon.errors import StoreError, shorten
-from parsimon.runs.packing import pack_told, unpack_told
+from parsimon.runs.packing import pack_entries, unpack_entries
 
 VERSION = 4
 NUMBER_OF_FACTS = "facts"  # itself a fact, and not counted
@@ -255,7 +255,7 @@ def _upgrade_facts(database: sqlite3.Connection) -> None:
 def _upgrade_entry(database: sqlite3.Connection, call: int) -> None:
     (attack, told) = database.execute("SELECT attack, told FROM journal WHERE call = ?", (call,)).fetchone()
     try:
-        packed = pack_told(list(unpack_told(told, 5)))
+        packed = pack_entries(list(unpack_entries(told, 5)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"journal entry {call} of {attack}: {error}") from error
     seal = checksum((call, attack, packed))

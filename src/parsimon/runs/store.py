@@ -151,7 +151,7 @@ class Store:
     ) -> None:
         """Write all that one model call has brought, at once, and how many queries were charged so far."""
         rows = [self._row(attack, outcome) for outcome in ended]
-        packed = packing.pack_told(told) if told else None
+        packed = packing.pack_entries(told) if told else None
         with self._errors(), transaction(self._database):
             before = self._progress(attack)
             # Never fewer than before: a run that goes on counts again what its searches know.
@@ -214,7 +214,7 @@ class Store:
         with self._errors(), _decoding(f"the verification of {attack}"):
             return Verification(_count(known["queried"]), tuple(map(_count, known["failed"])))
 
-    def told(self, attack: str) -> dict[int, JournalEntry]:
+    def journal(self, attack: str) -> dict[int, JournalEntry]:
         """Return what the searches of images still in work were told."""
         parts: dict[int, list[JournalEntry]] = defaultdict(list)
         entries = 0
@@ -243,11 +243,11 @@ class Store:
 
     def _compact(self, attack: str) -> None:
         """Drop from the journal what ended images were told; it would grow with the run, not with what is in work."""
-        live = list(self.told(attack).values())
+        live = list(self.journal(attack).values())
         with self._errors(), transaction(self._database):
             self._database.execute("DELETE FROM journal WHERE attack = ?", (attack,))
             self._set_fact(f"progress {attack}", self._progress(attack)._replace(journal=1))
-            self._add_entry(attack, packing.pack_told(live))
+            self._add_entry(attack, packing.pack_entries(live))
         self._written = 0
 
     def _progress(self, attack: str) -> Progress:
@@ -368,7 +368,7 @@ def _verify_outcome(row: tuple[Any, ...]) -> None:
 def _entry(packed: bytes, call: int, attack: str, seal: bytes) -> list[JournalEntry]:
     _verify_entry(packed, call, attack, seal)
     with _decoding(f"journal entry {call} of {attack}"):
-        return list(packing.unpack_told(packed))
+        return list(packing.unpack_entries(packed))
 
 
 def _verify_entry(packed: bytes, call: int, attack: str, seal: bytes) -> None:

@@ -137,7 +137,7 @@ class StoredRun:
     def journal(self) -> dict[str, dict[int, JournalEntry]]:
         """Return what each attack has learnt of images that have not ended."""
         with Store(self._folder, self.data.images) as store:
-            return {name: store.told(name) for name in self._attacks}
+            return {name: store.journal(name) for name in self._attacks}
 
     def comparison(self, journal: Mapping[str, Mapping[int, JournalEntry]] | None = None) -> Comparison:
         """Assemble all that was read. With a journal, images that have not ended have their queries too."""

@@ -20,7 +20,7 @@ from parsimon.runs.preflight import classify
 
 
 def verify_successes(
-    oracle: Model,
+    model: Model,
     threat: Threat,
     images: ImageSource,
     goals: NDArray[np.intp],
@@ -42,7 +42,7 @@ def verify_successes(
             for image, outcome in zip(originals, batch, strict=True)
             if outcome.point is not None
         ]
-        scores = classify(oracle, np.stack(drawn), batch_size, classes)
+        scores = classify(model, np.stack(drawn), batch_size, classes)
         _, wins, _ = threat.judge(scores, goals[[outcome.index for outcome in batch]])
         failed += [
             outcome.index

@@ -130,8 +130,8 @@ def lazy_greedy(
 ) -> SetSearch:
     """Run Algorithm 1 (inserting) or Algorithm 2 (deleting): a heap of upper bounds, refreshed only at its top.
 
-    Ties go to the element that comes first in `elements`. The paper's listing compares with a strict >, which would push
-    two equal bounds back for ever. Its text says >=, and so does this code.
+    Ties go to the element that comes first in `elements`. The paper's listing compares with a strict >, which would
+    push two equal bounds back for ever. Its text says >=, and so does this code.
     """
     members, value = found
     candidates = _candidates(members, elements, inserting)

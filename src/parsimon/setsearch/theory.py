@@ -73,7 +73,7 @@ def tabulate(function: SetFunction, size: int) -> Table:
     """Evaluate a set function on every set once."""
     if not 0 <= size <= LARGEST_GROUND_SET:
         raise InputError(
-            f"the ground set must have 0 to {LARGEST_GROUND_SET} elements, since all its subsets are evaluated; got {size}. "
+            f"the ground set must have 0 to {LARGEST_GROUND_SET} elements, as all subsets are evaluated; got {size}. "
             "Use fewer or coarser elements."
         )
     values = np.array([function(_members(bits)) for bits in range(1 << size)], np.float64)

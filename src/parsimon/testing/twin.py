@@ -93,7 +93,7 @@ class Case:
         """For one image: the loss, the class that the network sees, perhaps the gradient."""
         gradient = None
         if with_gradient:
-            slope = lambda scores: self.threat.slope(scores, np.array([goal]))  # noqa: E731
+            slope = lambda scores: self.threat.loss_gradient(scores, np.array([goal]))  # noqa: E731
             (scores,), (gradient,) = self.network.vjp(shown[None], slope)
         else:
             (scores,) = self.network(shown[None])

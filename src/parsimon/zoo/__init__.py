@@ -1,7 +1,7 @@
-"""The public face of the catalogue: names, files and cards, and the installation of what is missing.
+"""Networks and data by name, and their installation.
 
-`path(name)` is a network's ONNX file, `card(name)` says where it comes from and how accurate it is. Installing converts
-a network and tries it on sample images, so this package imports models and data.
+`path(name)` is a network's ONNX file and `card(name)` its description. Installation converts a network and tests it on
+sample images, so this package imports models and data; `parsimon.catalogue` holds the names and cards.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
 
 
 def ensure(names: Iterable[str], *, download: bool) -> None:
-    """Make sure that the zoo entries among some models and data are installed.
+    """Make sure that the named zoo entries are installed.
 
     Args:
-        names: As they are typed for `--model` and `--data`; names that are not in the zoo are ignored.
-        download: Install what is missing; otherwise raise an error that says how.
+        names: Names of models and data; names outside the zoo are ignored.
+        download: Install missing entries; otherwise raise an error that says how.
     """
-    found = [known[0] for known in map(entries.typed, names) if known]
+    found = [known[0] for known in map(entries.parse, names) if known]
     missing = [entry for entry in found if not entry.is_installed]
     if missing and not download:
-        raise InputError(entries.missing(missing))
+        raise InputError(entries.missing_message(missing))
     for entry in missing:
         install(entry)
 

@@ -1,8 +1,8 @@
-"""The weights in a torch checkpoint, read without torch and without trust.
+"""Read the weights of a torch checkpoint safely and without torch.
 
-A checkpoint is a pickle, that is a program that may call any function it names. Here it can name what describes a
-tensor, and gets stand-ins. The layout is that of `torch.save` before torch 1.6: five pickles (a magic number, a
-version, the machine, the tensors, the keys of their storages), and then each storage as its length and its bytes.
+A checkpoint is a pickle, which can call any function that it names. Here it may name only what describes a tensor, and
+gets stand-ins. The layout is that of `torch.save` before torch 1.6: five pickles (magic number, version, machine,
+tensors, keys of their storages), then the length and the bytes of each storage.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _KINDS = {"torch.FloatStorage": "<f4", "torch.LongStorage": "<i8"}
 
 
 class _Tensors(dict[str, Any]):
-    """Stands in for collections.OrderedDict, which torch gives an attribute."""
+    """Stand in for collections.OrderedDict, on which torch sets an attribute."""
 
     def __setstate__(self, state: object) -> None:
         pass
 
 
 def _tensor(storage: tuple[str, str], offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object) -> Any:
-    """Stands in for torch._utils._rebuild_tensor_v2: remembers how a tensor lies in its storage."""
+    """Stand in for torch._utils._rebuild_tensor_v2: record how a tensor lies in its storage."""
     return storage, offset, shape, strides
 
 
@@ -40,7 +40,7 @@ class _Unpickler(pickle.Unpickler):
         try:
             return {"collections.OrderedDict": _Tensors, "torch._utils._rebuild_tensor_v2": _tensor}[named]
         except KeyError:
-            raise InputError(f"it names {named}, and nothing but tensors may be in it") from None
+            raise InputError(f"it names {named}; only tensors are allowed") from None
 
     def persistent_load(self, described: Any) -> Any:
         _, kind, key, *_ = described
@@ -48,7 +48,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_checkpoint(path: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a file by name."""
+    """Return the tensors of a file by name."""
     try:
         with path.open("rb") as file:
             _magic, _version, _machine, tensors, keys = (_Unpickler(file).load() for _ in range(5))
@@ -60,7 +60,7 @@ def read_checkpoint(path: Path) -> dict[str, NDArray[Any]]:
         return {name: _view(storages[key], *layout) for name, ((_, key), *layout) in tensors.items()}
     except InputError as error:
         raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
-    except Exception as error:  # damaged pickles raise all kinds
+    except Exception as error:  # damaged pickles raise many kinds
         raise InputError(f"{path} cannot be read as a torch checkpoint: {first_line(error)}") from error
 
 

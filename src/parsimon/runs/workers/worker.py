@@ -103,7 +103,7 @@ class Worker:
             if isinstance(event, Outcome):
                 outcomes.append(event)
             else:
-                told += event.told
+                told += event.entries
                 if not self._engine.stopped:
                     return Report(outcomes, told, self._counters)
         self._events = self._engine.events(self._tasks())  # nothing is in flight: the next task is a new beginning
