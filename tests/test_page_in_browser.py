@@ -244,7 +244,7 @@ def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
     reader = Reader(browser, written(tmp_path, comparisons, facts=facts), viewport={"width": 360, "height": 740})
     assert reader.texts(".name") == [HOSTILE]
     assert reader.texts(".facts dt") == [HOSTILE, HOSTILE]
-    names = list(comparisons[HOSTILE].results)
+    names = [name.replace("\u2028", " ") for name in comparisons[HOSTILE].results]  # tables have no line breaks
     assert reader.texts("tbody th") == [*names, *names[1:]]
     assert reader.texts(".results caption")[1].startswith(f"{names[0]} against the others")
     assert reader.page.title() != "owned"

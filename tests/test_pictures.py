@@ -335,7 +335,7 @@ def test_imagenet_without_a_list_is_told_what_to_do(tmp_path: Path) -> None:
     text = imagenet(tmp_path, "")
     (tmp_path / "val.txt").unlink()
     refused(text, "are not known", f"{text}:LIST", "val.txt")
-    refused(f"{text}:lost.txt", "the list lost.txt cannot be read: FileNotFoundError")
+    refused(f"{text}:lost.txt", "there is no list lost.txt")
     (tmp_path / "val" / "n01440764").mkdir()
     refused(text, f"If its 1 folders are the classes, use folder:{tmp_path / 'val'}")
     refused(f"imagenet:{tmp_path / 'lost'}", "there is no folder")
