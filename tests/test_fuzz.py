@@ -24,8 +24,8 @@ class Part(NamedTuple):
 
 # Shares by which each test takes about as long as the others.
 PARTS = {
-    "python": Part(0.45, 4, lambda: nullcontext(python.attempt)),
-    "commands": Part(0.2, 3, commands.prepared),
+    "python": Part(0.5, 4, lambda: nullcontext(python.attempt)),
+    "commands": Part(0.15, 3, commands.prepared),
     "specs": Part(0.25, 2, specs.prepared),
     "folders": Part(0.1, 2, folders.prepared),
 }
