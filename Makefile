@@ -10,7 +10,7 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
+.PHONY: demo test fuzz test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
 
 demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
 	$(BIN)/parsimon run
@@ -20,6 +20,12 @@ test: $(VENV)/.test  ## the tests
 
 test-slow: $(VENV)/.test  ## tests with large downloads
 	$(BIN)/python -m pytest -m slow
+
+# Another SEED is other input. What fails says how to try it again.
+SEED ?= 1
+INPUTS ?= 20000
+fuzz: $(VENV)/.test  ## random input, much more of it than among the tests
+	PARSIMON_FUZZ=$(INPUTS) PARSIMON_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(PARALLEL) tests/api/test_fuzz.py
 
 # Each server in an environment of its own, since they pin what they need. SERVERS=mlserver: only that one.
 SERVERS ?= mlserver triton

@@ -126,9 +126,14 @@ def check_name(what: str, text: object) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Another library's error in one line, to be quoted in a sentence."""
+    """Return another library's error in one short line, to be quoted in a sentence."""
+    return shorten(whole_line(error))
+
+
+def whole_line(error: BaseException) -> str:
+    """Return the first line of an error however long it is, for callers that hide secrets before they shorten it."""
     text = str(error).strip()
-    return f"{type(error).__name__}: {shorten(text.splitlines()[0])}" if text else type(error).__name__
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 def quote(value: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import parsimon
-from parsimon import NES, InputError, ModelError, Square
+from parsimon import NES, Bandits, InputError, ModelError, Square
 from parsimon.errors import check_number, first_line
 from small_model import IMAGES, LABELS, Pixels, attack, linear
 
@@ -64,6 +64,19 @@ def test_a_success_is_not_verified_by_scores_of_another_number_of_classes() -> N
     assert attack(misbehaving(last), eps=0.3, attack=Square()).verification is None
 
 
+@pytest.mark.parametrize("scores", ["logits", "probabilities"])
+def test_a_success_is_what_the_model_itself_ranks_first(scores: Any) -> None:  # its rounded scores were ranked
+    row = np.array([2**60, 2**60 + 1, 0])
+    if scores == "probabilities":
+        thirds = np.linspace(0.34, 0.36, 1000)
+        third = thirds[np.log(thirds) == np.log(np.nextafter(thirds, 1))][0]
+        row = np.array([third, np.nextafter(third, 1), 1 - 2 * third])
+    settings = {"attack": Square(), "scores": scores, "budget": 5}
+    result = attack(lambda images: np.stack([row] * len(images)), labels=[1] * len(IMAGES), **settings)
+    assert result.attacked.all()
+    assert not result.success.any()
+
+
 def test_a_long_error_of_a_model_is_cut() -> None:
     assert len(first_line(ValueError("x" * 10_000))) < 250
 
@@ -104,6 +117,12 @@ def test_a_setting_may_be_a_number_of_any_precision(value: Any) -> None:  # nump
     check_number("step", value)
     check_number("step", value, 0, 1)
     assert parsimon.attack(linear, IMAGES, LABELS, 0.02, attack=NES(step=value), budget=20).attacked.all()
+
+
+def test_settings_of_half_precision_are_not_multiplied_in_it() -> None:  # their product was 0
+    small: Any = np.float16(1e-4)
+    given = attack(attack=Bandits(probe=small, exploration=small))
+    assert given.outcomes == attack(attack=Bandits(probe=float(small), exploration=float(small))).outcomes
 
 
 @pytest.mark.parametrize("value", [10**400, Fraction(10**400)])

@@ -87,5 +87,5 @@ class Bandits(Attack):
             probe *= np.float32(self.probe) / np.sqrt(probe @ probe)
         probes += image
         above, below = (yield Ask(Images(probes), eligible_from=math.inf)).loss.tolist()
-        noise *= np.float32((above - below) / (self.probe * self.exploration))
+        noise *= np.float32((above - below) / (float(self.probe) * float(self.exploration)))
         return noise

@@ -88,7 +88,7 @@ class Threat:
         """Return, per row, the loss, whether it is a success, and the predicted class."""
         rows = np.arange(len(scores))
         logits = self._logits(scores)
-        predicted = logits.argmax(axis=1)
+        predicted = np.asarray(scores).argmax(axis=1)  # as they came: a logarithm may make two of them equal
         at_goal = logits[rows, goals]
         if self.loss == "margin":
             away = _without(logits, goals).max(axis=1) - at_goal

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from parsimon.errors import ParsimonError
 
-COUNT = int(os.environ.get("PARSIMON_FUZZ", "4000"))
+COUNT = int(os.environ.get("PARSIMON_FUZZ", "2600"))
 SEED = int(os.environ.get("PARSIMON_FUZZ_SEED", "0"))
 ONLY = os.environ.get("PARSIMON_FUZZ_ONLY")
 

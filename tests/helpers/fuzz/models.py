@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from fuzz import Draw
+from fuzz.limited_models import Function
 
-Function = Callable[[Any], Any]
-
-SCALES = (1e-300, 1e-30, 1e-9, 1e-3, 1.0, 1.0, 1.0, 1.0, 10.0, 1e3, 1e9, 1e30, 1e150, 1e300)
+SCALES = (1e-300, 1e-30, 1e-9, 1e-3, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0, 1e3, 1e9, 1e15, 1e28, 1e300)
 DTYPES = ("float64", "float64", "float32", "float16", "int64", "int8", "uint8", "longdouble", ">f8")
 
 
@@ -27,6 +26,7 @@ class Pure:
         logits = kind == "logits"
         self.scale: float = draw.choice(SCALES) if logits else 1.0
         self.dtype: str = draw.choice(DTYPES) if logits else "float64"
+        self.offset = draw.one(0, 2**60) if self.dtype == "int64" else 0  # beyond what double precision tells apart
         self.steps = draw.one(None, None, None, 4, 1)  # scores on a staircase, where many are equal
         self.wall = draw.choice((None,) * 12 + (np.nan, np.inf))  # what some points in space give
         self._frequency = draw.one(0.5, 5.0, 30.0)
@@ -48,7 +48,7 @@ class Pure:
                 limits = np.iinfo(self.dtype)
                 scores = np.clip(np.nan_to_num(20 * scores), limits.min, limits.max * (1 - 1e-16))
             converted: NDArray[Any] = scores.astype(self.dtype)
-            return converted
+            return converted // 2 + self.offset if self.offset else converted
 
 
 def reusing(pure: Pure) -> Function:
@@ -159,23 +159,12 @@ class Faulty:
             raise self._raised
         with np.errstate(all="ignore"):
             wrong = WRONG[self.how](scores)
-        if isinstance(wrong, np.ndarray) and wrong.shape == scores.shape and wrong.dtype == scores.dtype:
-            self.plausible += bool(np.isfinite(wrong).all())
-            self.shown -= wrong is scores or np.array_equal(wrong, scores)
+        if isinstance(wrong, np.ndarray) and wrong.dtype == scores.dtype:
+            always = self._first == 0 and self._many > 1  # then it is a classifier, if of other classes
+            shaped = wrong.shape == scores.shape or (always and wrong.ndim == 2 and len(wrong) == len(scores))
+            self.plausible += bool(shaped and np.isfinite(wrong).all())
+            self.shown -= np.array_equal(wrong, scores)
         return wrong
-
-
-class Limited:
-    """A model that fails after some calls, so that a search without end has one."""
-
-    def __init__(self, model: Function, calls: int) -> None:
-        self._model, self._left = model, calls
-
-    def __call__(self, images: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise TimeoutError("the model is tired")
-        return self._model(images)
 
 
 class Module(torch.nn.Module):

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import parsimon
 from fuzz import Draw, sentence_of
 from fuzz.judging import check_evaluation, check_result, check_with_model
-from fuzz.models import HARMLESS, Faulty, Limited, Module, Pure
+from fuzz.limited_models import Limited
+from fuzz.models import HARMLESS, Faulty, Module, Pure
 from fuzz.values import LONG, anything, attack_object, attack_text
 from parsimon import ParsimonError, Result
 

@@ -101,7 +101,9 @@ def good_setting(draw: Draw, kind: type[Attack], name: str) -> Any:
     if all(isinstance(each, str) for each in kinds):
         return draw.choice(kinds)
     if hint is float:
-        return draw.one(1e-9, 0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 0.99, 1, 1, 3.7, 1e9)
+        precision = draw.choice((float,) * 8 + (np.float16, np.float32))
+        with np.errstate(over="ignore"):
+            return precision(draw.one(1e-9, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.9, 0.99, 1, 1, 3.7, 1e9))
     if int in kinds:
         return draw.one(1, 2, 3, 4, 8, 16, 64, 1000, 2**20, 2**30, 2**31 - 2, 2**31 - 1)
     return draw.one(None, (1, 1), (2, 2), (4, 4), (3, 5), (8, 8), (64, 64), (1, 2**31 - 1), (2**31 - 1, 2**31 - 1))

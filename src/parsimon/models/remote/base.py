@@ -31,7 +31,7 @@ from parsimon.errors import (
     ParsimonError,
     check_number,
     check_whole,
-    first_line,
+    whole_line,
 )
 from parsimon.models.remote.redaction import Redactor
 
@@ -217,7 +217,7 @@ class RemoteModel(Model):
             return type(error)(self._redacted(str(error)), error.wait)
         if isinstance(error, ParsimonError):
             return type(error)(self._redacted(str(error)))
-        return ModelError(self._redacted(f"{self._place} cannot be asked: {first_line(error)}"))
+        return ModelError(self._redacted(f"{self._place} cannot be asked: {whole_line(error)}"))
 
     def _learn_secrets(self, headers: Mapping[str, object], url: str) -> None:
         """Remember what a request sends, since a server may quote it."""
@@ -246,7 +246,7 @@ def checked_scores(answer: object, rows: int) -> NDArray[Any]:
     try:
         scores = np.array(answer)
     except Exception as error:  # rows that differ in length, or whatever an object raises
-        raise InvalidResponse(f"numpy cannot read the scores: {first_line(error)}") from error
+        raise InvalidResponse(f"numpy cannot read the scores: {whole_line(error)}") from error
     if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:
         raise InvalidResponse(
             f"the scores must have shape (images, classes), here ({rows}, classes); got {scores.shape}"

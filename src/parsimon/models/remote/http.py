@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from parsimon.errors import InputError, ModelError, check_whole, first_line, quote
+from parsimon.errors import InputError, ModelError, check_whole, quote, whole_line
 from parsimon.models.partial import completed
 from parsimon.models.remote.address import split_url
 from parsimon.models.remote.base import InvalidResponse, RemoteModel, RequestPolicy, as_bytes, checked_scores
@@ -88,7 +88,7 @@ class HttpModel(RemoteModel):
             except StopIteration as done:
                 return checked_scores(self._scores_of(done.value, len(images)), len(images))
             except Exception as error:  # the function may raise anything at an answer that it does not understand
-                raise InvalidResponse(f"{first_line(error)}, in the function") from error
+                raise InvalidResponse(f"{whole_line(error)}, in the function") from error
         raise ModelError(f"{self._place} must yield one request for its images; got a second one")
 
     def _enter_process(self) -> None:
@@ -102,7 +102,7 @@ class HttpModel(RemoteModel):
             flow = self._classify(shown)
             request = next(flow)
         except Exception as error:  # the function may raise anything
-            raise ModelError(f"{must}: {first_line(error)}") from error
+            raise ModelError(f"{must}: {whole_line(error)}") from error
         if not isinstance(request, Request) or not isinstance(request.headers, Mapping):
             raise ModelError(f"{must}; got {type(request).__name__}")
         try:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, ModelError, first_line, quote, require
+from parsimon.errors import InputError, ModelError, quote, require, whole_line
 from parsimon.models.remote.address import Address, server_address, split_url
 from parsimon.models.remote.base import (
     HEADERS,
@@ -241,7 +241,7 @@ class RestModel(ServerModel):
         try:
             inputs, outputs = ([_tensor(each) for each in metadata.get(key) or ()] for key in ("inputs", "outputs"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidResponse(f"the description of the model cannot be read: {first_line(error)}") from error
+            raise InvalidResponse(f"the description of the model cannot be read: {whole_line(error)}") from error
         try:
             config = self._told(f"{self._url}/config")
         except ModelError:  # an addition of Triton's
@@ -264,14 +264,14 @@ class RestModel(ServerModel):
             answer = client.parse_response_body(response.body, header_length=length and int(length))
             name = self._output or answer.get_response()["outputs"][0]["name"]
         except Exception as error:  # whatever a parser makes of garbage
-            raise InvalidResponse(f"it cannot be read: {first_line(error)}") from error
+            raise InvalidResponse(f"it cannot be read: {whole_line(error)}") from error
         return _scores(answer, name)
 
     def _told(self, url: str) -> dict[str, Any]:
         try:
             told = json.loads(self._exchange("GET", url, None, {}).body)
         except ValueError as error:
-            raise InvalidResponse(f"it is not JSON: {first_line(error)}") from error
+            raise InvalidResponse(f"it is not JSON: {whole_line(error)}") from error
         if not isinstance(told, dict):
             raise ModelError(
                 f"{url} does not describe a model of the Open Inference Protocol; it answers {quote(told)}"
@@ -286,7 +286,7 @@ def _scores(answer: Any, output: str) -> NDArray[Any]:
     try:
         scores = answer.as_numpy(output)
     except Exception as error:  # whatever a parser makes of garbage
-        raise InvalidResponse(f"it cannot be read: {first_line(error)}") from error
+        raise InvalidResponse(f"it cannot be read: {whole_line(error)}") from error
     if scores is None:
         raise InvalidResponse(f"it has no output {quote(output)}")
     return np.asarray(scores)

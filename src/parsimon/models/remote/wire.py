@@ -13,7 +13,7 @@ from socket import socket as Socket  # noqa: N812  (a class, in spite of its nam
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from parsimon.errors import ModelError, first_line
+from parsimon.errors import ModelError, whole_line
 from parsimon.models.remote.base import HEADERS, MissingModelError, TransientError
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}  # timeouts and overload, and what may be either
@@ -74,7 +74,7 @@ class Wire:
             ) from None
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise TransientError(first_line(error)) from error
+            raise TransientError(whole_line(error)) from error
         except BaseException:
             connection.close()
             raise
