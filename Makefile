@@ -38,10 +38,11 @@ test-ray: $(VENV)/.ray  ## the tests on a Ray cluster of two nodes, which they s
 test-tracking: $(VENV)/.tracking  ## the tests with TensorBoard and Weights & Biases
 	$(BIN)/python -m pytest -m tracking
 
-lint: $(VENV)/.test $(VENV)/.lint  ## style and types
+lint: $(VENV)/.test $(VENV)/.lint  ## style, types and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix

@@ -30,10 +30,10 @@ class Timed(Store):
     largest = 0
 
     def save(
-        self, attack: str, ended: Sequence[Outcome], told: Sequence[JournalEntry], queries: int | None = None
+        self, attack: str, outcomes: Sequence[Outcome], entries: Sequence[JournalEntry], queries: int | None = None
     ) -> None:
         began = time.perf_counter()
-        super().save(attack, ended, told, queries)
+        super().save(attack, outcomes, entries, queries)
         Timed.seconds += time.perf_counter() - began
         Timed.calls += 1
 

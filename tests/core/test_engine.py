@@ -21,7 +21,7 @@ from parsimon.core.canvas import render
 from parsimon.core.engine import Engine, Step
 from parsimon.core.types import Ask, Attack, ImageContext, Images, JournalEntry, Outcome, Search, Task
 from parsimon.models import FunctionModel
-from parsimon.runs.store import joined
+from parsimon.runs.packing import join_entries
 from parsimon.testing import Network, tasks_for
 from scripted import SHAPE, Scripted, brightness, grey, results
 
@@ -129,7 +129,7 @@ def test_a_stopped_engine_counts_an_image_that_waits_with_a_journal() -> None:
             first.stop()
 
     cut = results(first.run(tasks, record))
-    again = [replace(task, journal=joined(journal[task.index]) if task.index in journal else None) for task in tasks]
+    again = [replace(task, journal=join_entries(journal[task.index]) if task.index in journal else None) for task in tasks]
     second = Engine(Parsimonious(), model, threat, budget=400, batch_size=1)
     begun = results(second.run(again, lambda _: second.stop()))
     assert len(journal) > 2
@@ -209,7 +209,7 @@ def test_a_resumed_search_continues_where_it_stopped_without_repeated_queries(na
 
         before = {index: each for index, each in results(cut.run(tasks, record)).items() if each.ended != "interrupted"}
         again = [
-            replace(task, journal=joined(journal[task.index]) if task.index in journal else None)
+            replace(task, journal=join_entries(journal[task.index]) if task.index in journal else None)
             for task in tasks
             if task.index not in before
         ]

@@ -209,7 +209,10 @@ class Store:
         """
         after = "WHERE rowid > ? ORDER BY rowid"
         with self._errors(), snapshot(self._database):
-            numbers = [number for (number,) in self._database.execute(f"SELECT rowid FROM outcomes {after}", (last,))]
+            numbers = [
+                number
+                for (number,) in self._database.execute(f"SELECT rowid FROM outcomes NOT INDEXED {after}", (last,))
+            ]
             rows = list(self._rows("outcomes", after, last))
             names = [key.removeprefix("progress ") for key, _ in self._rows("about", "WHERE key LIKE 'progress %'")]
             stored = sum(self._progress(name).outcomes for name in names)

@@ -1,8 +1,8 @@
-"""The one that hands out images to workers and collects what they report, whatever they are and wherever they run.
+"""The driver assigns images to workers and collects their reports, wherever the workers run.
 
-An image's fate depends on its own replies alone, so it does not matter which worker attacks it. The driver keeps what
-the searches in work were told. When a worker is lost its images are handed out again with that, as in a resumed run:
-what a report has told is never asked again, and no result changes.
+The outcome of an image depends on its own responses alone, so it does not matter which worker attacks it. The driver
+keeps the journal of all unfinished images. If a worker is lost, other workers resume its images from there: reported
+losses are not queried again, and no result changes.
 """
 
 from __future__ import annotations
@@ -18,177 +18,177 @@ from typing import NamedTuple, Protocol
 from parsimon.core.engine import Counters, Step
 from parsimon.core.types import JournalEntry, Outcome, Task
 from parsimon.errors import WorkerError
-from parsimon.runs.store import joined
+from parsimon.runs.packing import join_entries
 from parsimon.runs.workers.worker import EngineConfig, Report, Request
 
-_AHEAD = 2  # requests that a worker has at once: it goes on with the second while the answer to the first travels
-_LOOK_EVERY = 0.2  # seconds after which a stop is noticed, whether workers answer or not
-_PATIENCE = 5.0  # seconds that a worker may be silent after a stop; more if its model calls take longer
-_ATTACKS = count(1)  # numbers for those that the workers of a crew are asked for, one after another
+_AHEAD = 2  # requests per worker at once: it works on the second while the report on the first is sent
+_CHECK_EVERY = 0.2  # seconds between checks for a stop
+_PATIENCE = 5.0  # seconds without a report after a stop; longer if model calls take longer
+_ATTACKS = count(1)  # numbers that tell the attacks of a pool apart
 _LOG = logging.getLogger("parsimon")
 
 
 class Lost(NamedTuple):
-    """A worker that will not answer any more."""
+    """A worker that will not report any more."""
 
     reason: str
 
 
 class WorkerPool(Protocol):
-    """Workers that can be asked. Each answers its requests in their order, or is lost."""
+    """Workers that each handle their requests in order."""
 
     @property
     def workers(self) -> Collection[int]:
-        """Those that are not lost."""
+        """The workers that are not lost."""
 
-    def ask(self, worker: int, request: Request) -> None:
-        """Send a request. Where the worker is lost, `answers` says so."""
+    def send(self, worker: int, request: Request) -> None:
+        """Send a request. If the worker is lost, `receive` says so."""
 
-    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
-        """Wait for what comes, and yield all of it; nothing if nothing has come in so many seconds."""
+    def receive(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        """Wait for at most `timeout` seconds, and yield everything that has arrived."""
 
     def dismiss(self, worker: int) -> None:
-        """End a worker that does not answer. Nothing of it is yielded any more."""
+        """End a worker that does not report. Nothing more is received from it."""
 
 
 @dataclass
-class _Hand:
-    """A worker as the driver sees it."""
+class _WorkerState:
+    """What the driver knows about a worker."""
 
-    images: dict[int, int] = field(default_factory=dict)  # that it holds, with their places among the tasks
-    unanswered: int = 0
+    images: dict[int, int] = field(default_factory=dict)  # the images that it attacks, with their task numbers
+    pending: int = 0  # requests without a report
     started: bool = False
     counters: Counters = field(default_factory=Counters)
-    landed: int = 0  # queries of the images that have ended there
-    since: float = 0.0  # when it began with the oldest of its requests
-    longest: float = 0.0  # seconds that it has taken for a request
+    finished_queries: int = 0  # queries of the images that it has finished
+    since: float = 0.0  # when it began its oldest pending request
+    longest: float = 0.0  # seconds that a request took
 
     @property
     def working(self) -> bool:
-        return self.started and self.unanswered > 0
+        return self.started and self.pending > 0
 
-    def request(self) -> None:
-        """Note that it was sent a request."""
-        if not self.unanswered:
+    def on_request(self) -> None:
+        if not self.pending:
             self.since = time.monotonic()
-        self.unanswered += 1
+        self.pending += 1
 
-    def hear(self) -> None:
-        """Note that it has answered a request."""
+    def on_report(self, report: Report) -> None:
         now = time.monotonic()
         if self.started:  # the first request includes opening the model
             self.longest = max(self.longest, now - self.since)
         self.started, self.since = True, now
-        self.unanswered -= 1
+        self.pending -= 1
+        self.counters = report.counters
+        for outcome in report.outcomes:
+            self.finished_queries += outcome.queries
+            del self.images[outcome.index]
 
-    def is_silent(self, stop: float) -> bool:
-        """Return whether it has work to do, and has answered nothing for too long after a stop."""
-        return self.working and time.monotonic() - max(self.since, stop) > max(_PATIENCE, 2 * self.longest)
+    def is_silent(self, stopped_at: float) -> bool:
+        """Return whether it has work to do, but has sent no report for too long after a stop."""
+        return self.working and time.monotonic() - max(self.since, stopped_at) > max(_PATIENCE, 2 * self.longest)
 
 
 class Driver:
-    """Attacks images as an `Engine` does, with the workers of a crew."""
+    """Attack images as an `Engine` does, with the workers of a pool."""
 
-    def __init__(self, crew: WorkerPool, plan: EngineConfig) -> None:
+    def __init__(self, pool: WorkerPool, config: EngineConfig) -> None:
         self.counters = Counters()
-        self.threat = plan.threat
+        self.threat = config.threat
         self.stopped = False
         self._stopped_at: float | None = None  # when the workers were asked to stop
-        self._crew, self._plan, self._attack = crew, plan, next(_ATTACKS)
-        self._hands: dict[int, _Hand] = {}
-        self._waiting: deque[int] = deque()  # places among the tasks
-        self._journal: dict[int, list[JournalEntry]] = defaultdict(
-            list
-        )  # of each image in work, since it was first handed out
+        self._pool, self._config, self._attack = pool, config, next(_ATTACKS)
+        self._tasks: Sequence[Task] = ()
+        self._states: dict[int, _WorkerState] = {}
+        self._waiting: deque[int] = deque()  # task numbers
+        self._journal: dict[int, list[JournalEntry]] = defaultdict(list)  # by unfinished image
 
     def stop(self) -> None:
-        """End after the model calls in work; images still in flight are then yielded as interrupted.
+        """Stop after the model calls under way; unfinished images are then yielded as interrupted.
 
-        A worker that stays silent is not waited for. Of its images, what it has reported is kept.
+        The driver does not wait for a silent worker. What that worker has reported is kept.
         """
         self.stopped = True
 
     def run(self, tasks: Sequence[Task], on_step: Callable[[Step], None] | None = None) -> Iterator[Outcome]:
-        """As `Engine.run`; a task is read when it is handed out, and again if its worker is lost."""
+        """Yield outcomes as `Engine.run` does. A task is read when it is assigned, and again if its worker is lost."""
         before = self.counters
+        self._tasks = tasks
         self._waiting.extend(range(len(tasks)))
-        self._hands = {worker: _Hand() for worker in self._crew.workers}
-        for worker in self._hands:
-            self._ask(worker, Request(plan=self._plan))
-        while (self._waiting and self._stopped_at is None) or any(hand.working for hand in self._hands.values()):
-            for worker, answer in self._crew.answers(_LOOK_EVERY):
-                hand = self._hands[worker]
-                if isinstance(answer, Lost):
-                    before += yield from self._lose(worker, answer, tasks)
-                    continue
-                if answer.attack != self._attack:  # of a worker that begins so late that an attack ended without it
-                    continue
-                self._take(hand, answer)
-                self.counters = sum((hand.counters for hand in self._hands.values()), before)
-                if answer.error is not None:
-                    raise answer.error
-                yield from answer.outcomes
-                if on_step is not None:
-                    on_step(Step(self.counters, answer.told))
+        self._states = {worker: _WorkerState() for worker in self._pool.workers}
+        for worker in self._states:
+            self._send(worker, Request(config=self._config))
+        while (self._waiting and self._stopped_at is None) or any(state.working for state in self._states.values()):
+            for worker, report in self._pool.receive(_CHECK_EVERY):
+                if isinstance(report, Lost):
+                    before += yield from self._lose(worker, report)
+                elif report.attack == self._attack:  # not from a worker that started after an earlier attack had ended
+                    self._record(worker, report)
+                    self.counters = sum((state.counters for state in self._states.values()), before)
+                    if report.error is not None:
+                        raise report.error
+                    yield from report.outcomes
+                    if on_step is not None:
+                        on_step(Step(self.counters, report.entries))
             if not self.stopped:
-                self._hand_out(tasks)
+                self._assign()
             elif self._stopped_at is None:
-                self._stopped_at = time.monotonic()
-                for worker, hand in self._hands.items():
-                    if hand.started:
-                        self._ask(worker, Request(stop=True))
+                self._stop_workers()
             else:
-                for worker in [worker for worker, hand in self._hands.items() if hand.is_silent(self._stopped_at)]:
-                    self._crew.dismiss(worker)
-                    before += yield from self._lose(worker, Lost("it did not answer"), tasks)
+                for worker in [worker for worker, state in self._states.items() if state.is_silent(self._stopped_at)]:
+                    self._pool.dismiss(worker)
+                    before += yield from self._lose(worker, Lost("it did not answer"))
 
-    def _ask(self, worker: int, request: Request) -> None:
-        self._hands[worker].request()
-        self._crew.ask(worker, request._replace(attack=self._attack))
+    def _send(self, worker: int, request: Request) -> None:
+        self._states[worker].on_request()
+        self._pool.send(worker, request._replace(attack=self._attack))
 
-    def _take(self, hand: _Hand, report: Report) -> None:
-        hand.hear()
-        hand.counters = report.counters
-        for told in report.told:
-            self._journal[told.image].append(told)
+    def _record(self, worker: int, report: Report) -> None:
+        self._states[worker].on_report(report)
+        for entry in report.entries:
+            self._journal[entry.image].append(entry)
         for outcome in report.outcomes:
-            hand.landed += outcome.queries
-            del hand.images[outcome.index]
             self._journal.pop(outcome.index, None)
 
-    def _hand_out(self, tasks: Sequence[Task]) -> None:
-        """Give each worker what it has room for, but no more than its share: the others must have work to the end."""
-        left = len(self._waiting) + sum(len(hand.images) for hand in self._hands.values())
-        share = min(self._plan.in_flight, -(-left // len(self._hands)))
-        for worker, hand in self._hands.items():
-            while hand.started and hand.unanswered < _AHEAD:
-                room = max(0, min(share - len(hand.images), len(self._waiting)))
-                places = [self._waiting.popleft() for _ in range(room)]
-                given = tuple(self._retold(tasks[place]) for place in places)
-                hand.images |= {task.index: place for task, place in zip(given, places, strict=True)}
-                if not hand.images:
+    def _assign(self) -> None:
+        """Fill each worker up to its share of the remaining images, so that all have work until the end."""
+        left = len(self._waiting) + sum(len(state.images) for state in self._states.values())
+        share = min(self._config.in_flight, -(-left // len(self._states)))
+        for worker, state in self._states.items():
+            while state.started and state.pending < _AHEAD:
+                room = max(0, min(share - len(state.images), len(self._waiting)))
+                numbers = [self._waiting.popleft() for _ in range(room)]
+                assigned = tuple(self._task(number) for number in numbers)
+                state.images |= {task.index: number for task, number in zip(assigned, numbers, strict=True)}
+                if not state.images:
                     break
-                self._ask(worker, Request(given))
+                self._send(worker, Request(assigned))
 
-    def _retold(self, task: Task) -> Task:
-        """The task, with what its search was told before its worker was lost."""
-        told = [*([] if task.journal is None else [task.journal]), *self._journal.get(task.index, [])]
-        return replace(task, journal=joined(told)) if told else task
+    def _stop_workers(self) -> None:
+        self._stopped_at = time.monotonic()
+        for worker, state in self._states.items():
+            if state.started:
+                self._send(worker, Request(stop=True))
 
-    def _lose(self, worker: int, lost: Lost, tasks: Sequence[Task]) -> Generator[Outcome, None, Counters]:
-        """Take back the images of a lost worker, or yield them as interrupted after a stop; return its counters."""
-        hand = self._hands.pop(worker)
+    def _task(self, number: int) -> Task:
+        """Return a task with the losses that its earlier workers have reported."""
+        task = self._tasks[number]
+        entries = [*([] if task.journal is None else [task.journal]), *self._journal.get(task.index, [])]
+        return replace(task, journal=join_entries(entries)) if entries else task
+
+    def _lose(self, worker: int, lost: Lost) -> Generator[Outcome, None, Counters]:
+        """Queue the images of a lost worker again, or yield them as interrupted after a stop; return its counters."""
+        state = self._states.pop(worker)
         if self.stopped:
             _LOG.warning("worker %d was lost (%s): its images are unfinished", worker, lost.reason)
-            for index, place in hand.images.items():
-                yield Outcome.unfinished(index, self._retold(tasks[place]).journal)
-            return hand.counters
-        if not self._hands:
+            for index, number in state.images.items():
+                yield Outcome.unfinished(index, self._task(number).journal)
+            return state.counters
+        if not self._states:
             raise WorkerError(
-                f"no worker is left: the last one was lost ({lost.reason}). A stored run can be resumed; all that was "
-                "told of its images is saved."
+                f"no worker is left: the last one was lost ({lost.reason}). A stored run can be resumed: every "
+                "reported response is saved."
             )
-        _LOG.warning("worker %d was lost (%s): the others go on with its images", worker, lost.reason)
-        self._waiting.extendleft(reversed(hand.images.values()))
-        # The queries of images that go on elsewhere are counted there, when their searches are told of them again.
-        return replace(hand.counters, queries=hand.landed)
+        _LOG.warning("worker %d was lost (%s): the other workers continue its images", worker, lost.reason)
+        self._waiting.extendleft(reversed(state.images.values()))
+        # The worker that continues an image counts all of its queries, including the replayed ones.
+        return replace(state.counters, queries=state.finished_queries)

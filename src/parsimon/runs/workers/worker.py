@@ -1,6 +1,6 @@
-"""A worker: it opens the model by its name, once, and goes a model call further whenever it is asked to.
+"""A worker opens the model by its name, once, and makes one model call per request.
 
-It holds no result: what an answer tells is the driver's from then on.
+It keeps no results: everything in a report belongs to the driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from parsimon.models import as_model
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """All that an engine needs besides its oracle."""
+    """Everything that an engine needs, except its model."""
 
     attack: Attack
     threat: Threat
@@ -33,93 +33,85 @@ class EngineConfig:
     in_flight: int
     classes: int | None = None
 
-    def engine(self, oracle: Model) -> Engine:
-        return Engine(
-            self.attack,
-            oracle,
-            self.threat,
-            budget=self.budget,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            in_flight=self.in_flight,
-            classes=self.classes,
-        )
+    def engine(self, model: Model) -> Engine:
+        """Return an engine with these settings."""
+        settings = {name: value for name, value in vars(self).items() if name not in ("attack", "threat")}
+        return Engine(self.attack, model, self.threat, **settings)
 
 
 class Request(NamedTuple):
-    """What a worker is asked: to take these tasks too, and to go one model call further."""
+    """A request to make one model call."""
 
-    tasks: tuple[Task, ...] = ()
-    plan: EngineConfig | None = None  # begin another attack, with nothing in flight
-    stop: bool = False  # let go of all that is in flight
-    attack: int = 0  # the number of the attack that it belongs to, which the report says again
+    tasks: tuple[Task, ...] = ()  # new images to attack
+    config: EngineConfig | None = None  # start another attack
+    stop: bool = False  # end all unfinished images
+    attack: int = 0  # the number of the attack, which the report repeats
 
 
 @dataclass(frozen=True)
 class Report:
-    """What has come of a request."""
+    """The result of a request."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    told: list[JournalEntry] = field(default_factory=list)
-    counters: Counters = field(default_factory=Counters)  # of all requests since the attack was begun
+    entries: list[JournalEntry] = field(default_factory=list)  # of the unfinished images
+    counters: Counters = field(default_factory=Counters)  # of all requests since the attack started
     error: Exception | None = None
     attack: int = 0
 
 
 class Worker:
-    """One oracle, and an engine for one attack at a time."""
+    """One model, and an engine for one attack at a time."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._inbox: deque[Task] = deque()
+    def __init__(self, name: Any) -> None:
+        self._name = name
+        self._queue: deque[Task] = deque()
         self._counters = Counters()
         self._engine: Engine
         self._events: Iterator[Outcome | Step]
 
     @cached_property
-    def _oracle(self) -> Model:
-        return as_model(self._model)
+    def _model(self) -> Model:
+        return as_model(self._name)
 
-    def answer(self, request: Request) -> Report:
-        """Whatever goes wrong is a report too: a worker that raises could not be told from one that is lost."""
+    def handle(self, request: Request) -> Report:
+        """Return the report on a request. Errors are reported too, since a worker that raises would count as lost."""
         try:
-            report = self._answer(request)
+            report = self._handle(request)
         except Exception as error:
-            report = Report(counters=self._counters, error=_that_travels(error))
+            report = Report(counters=self._counters, error=_as_sendable(error))
         return replace(report, attack=request.attack)
 
-    def _answer(self, request: Request) -> Report:
-        if request.plan is not None:
-            self._engine = request.plan.engine(self._oracle)
+    def _handle(self, request: Request) -> Report:
+        if request.config is not None:
+            self._engine = request.config.engine(self._model)
             self._counters = self._engine.counters
             self._events = self._engine.events(self._tasks())
-            self._inbox.clear()
+            self._queue.clear()
         if request.stop:
             self._engine.stop()
-        self._inbox.extend(request.tasks)
-        outcomes: list[Outcome] = []
-        told: list[JournalEntry] = []
+        self._queue.extend(request.tasks)
+        report = Report(counters=self._counters)
         for event in self._events:
             if isinstance(event, Outcome):
-                outcomes.append(event)
+                report.outcomes.append(event)
             else:
-                told += event.entries
+                report.entries.extend(event.entries)
                 if not self._engine.stopped:
-                    return Report(outcomes, told, self._counters)
-        self._events = self._engine.events(self._tasks())  # nothing is in flight: the next task is a new beginning
-        return Report(outcomes, told, self._counters)
+                    return report
+        self._events = self._engine.events(self._tasks())  # no image is active: the next task starts afresh
+        return report
 
     def _tasks(self) -> Iterator[Task | None]:
         while True:
-            yield self._inbox.popleft() if self._inbox else None
+            yield self._queue.popleft() if self._queue else None
 
 
-def _that_travels(error: Exception) -> Exception:
-    """The error, with where it comes from, or its text if it cannot be sent to another process."""
+def _as_sendable(error: Exception) -> Exception:
+    """Return the error with its traceback as a note, or its text if it cannot be sent to another process."""
     if not isinstance(error, ParsimonError):
         error.add_note("In a worker:\n" + "".join(traceback.format_exception(error)))
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # an exception may refuse in any way
+    except Exception:  # an exception can refuse to be pickled in any way
         return WorkerError(f"a worker failed: {first_line(error)}")
     return error
