@@ -1,4 +1,4 @@
-"""The attacks as other libraries know attacks, for those who have a script of one of them.
+"""Every attack in the form of another library, for scripts that use that library.
 
     from parsimon.adapters.foolbox import Parsimonious         # attack(fmodel, images, labels, epsilons=8 / 255)
     from parsimon.adapters.art import Parsimonious             # Parsimonious(classifier, eps=8 / 255).generate(x, y)

@@ -31,7 +31,7 @@ _THEIRS = {"max_iter": "budget"}
 
 
 class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # its library is not typed here
-    """An attack of parsimon's for ART. A subclass names its `kind`; one's own attack is adapted like that, too.
+    """A parsimon attack for ART. A subclass sets its `kind`; your own attack is adapted the same way.
 
     It takes a classifier, a radius, `targeted`, the settings of its kind, `preset`, those of a run (`budget`, `loss`,
     `scores`, `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and ART's names for some: `max_iter`,
@@ -60,7 +60,7 @@ class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # 
         self._recipe = Recipe.of(self.kind, self._settings, _THEIRS)
 
     def generate(self, x: Any, y: Any = None, **unknown: Any) -> NDArray[np.float32]:
-        """The images, those that were fooled as their adversarial ones.
+        """Return the images, adversarial where the model was fooled.
 
         Args:
             x: The images, as the classifier takes them.

@@ -26,7 +26,7 @@ _tensors = require("eagerpy", "foolbox")
 
 
 class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[misc, name-defined]  # not typed
-    """An attack of parsimon's for Foolbox. A subclass names its `kind`; one's own attack is adapted like that, too.
+    """A parsimon attack for Foolbox. A subclass sets its `kind`; your own attack is adapted the same way.
 
     It takes the settings of its kind, `preset`, and those of a run: `budget`, `loss`, `scores`, `eight_bit`, `seed`,
     `batch_size`, `in_flight`, `progress`.
@@ -45,7 +45,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
         self.results: list[Result | None] = []
 
     def __call__(self, model: Any, inputs: Any, criterion: Any, *, epsilons: Any, **unknown: Any) -> Any:
-        """Raw and clipped images and successes: a list and a row for each radius, or one alone."""
+        """Return raw images, clipped images and successes: one entry per radius, or one alone."""
         if unknown:
             raise InputError(f"a call takes a model, inputs, a criterion and epsilons; got {', '.join(unknown)}")
         images, restore = _tensors.astensor_(inputs)
@@ -70,7 +70,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
         return points[0], points[0], restore(success[0])
 
     def repeat(self, times: int) -> Any:
-        """Not offered: the same seed would find the same again."""
+        """Refuse: the same seed would find the same again."""
         raise InputError(f"to repeat this attack {times} times finds nothing new: raise its budget, or change its seed")
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
 
 
 def _goals(criterion: Any) -> tuple[Any, bool]:
-    """The classes to leave or to reach, and which of the two."""
+    """Return the classes of a criterion, and whether they are targets."""
     if isinstance(criterion, _foolbox.criteria.TargetedMisclassification):
         return criterion.target_classes.numpy(), True
     if isinstance(criterion, _foolbox.criteria.Misclassification):

@@ -92,7 +92,7 @@ class Recipe:
 
 
 def every_attack(base: type) -> Callable[[str], Any]:
-    """Its module's `__getattr__`, which makes a subclass of `base` for the attack that is asked for."""
+    """Return a module's `__getattr__`, which makes a subclass of `base` for each attack."""
 
     @cache
     def adapted(name: str) -> Any:

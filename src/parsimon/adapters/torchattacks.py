@@ -29,7 +29,7 @@ _ROUNDING = 1e-5  # by which images may leave [0, 1] when their normalisation is
 
 
 class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defined]  # its library is not typed here
-    """An attack of parsimon's for torchattacks. A subclass names its `kind`; one's own attack is adapted so, too.
+    """A parsimon attack for torchattacks. A subclass sets its `kind`; your own attack is adapted the same way.
 
     It takes a model, a radius, the settings of its kind, `preset`, those of a run (`budget`, `loss`, `scores`,
     `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and torchattacks' names for some: `n_queries`,
@@ -51,7 +51,7 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defin
         return self._result
 
     def forward(self, inputs: Any, labels: Any = None) -> Any:
-        """What a call does, once torchattacks has undone the normalisation and set the model's mode."""
+        """Attack, after torchattacks has undone the normalisation and set the model's mode."""
         if labels is None and not self.targeted:
             raise InputError("an attack needs the true classes: attack(images, labels)")
         device = inputs.device if self.device is None else self.device
