@@ -27,19 +27,19 @@ from parsimon.runs.workers.processes import Processes
 from parsimon.runs.workers.worker import Request
 
 IMAGES, BUDGET, BATCH, LARGE_BATCH, REPEATS = 256, 300, 64, 256, 5
-PLAN = EngineConfig(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
+CONFIG = EngineConfig(Parsimonious(), Threat(8 / 255), BUDGET, seed=0, batch_size=BATCH, in_flight=256)
 
 
 def tasks() -> list[Task]:
     images, labels = zoo.images()
-    oracle = as_model("robust")
+    model = as_model("robust")
     starts = range(0, 2 * IMAGES, BATCH)
-    seen = np.concatenate([classify(oracle, images[start : start + BATCH], BATCH).argmax(1) for start in starts])
+    seen = np.concatenate([classify(model, images[start : start + BATCH], BATCH).argmax(1) for start in starts])
     correct = np.flatnonzero(seen == labels[: len(seen)])[:IMAGES].tolist()
     return [Task(index, images[index], int(labels[index])) for index in correct]
 
 
-def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
+def timed(pool: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[float, float, int]:
     """Return queries per second, the driver's processor seconds per report, and the number of queries."""
     reports = 0
 
@@ -47,7 +47,7 @@ def timed(crew: WorkerPool, images: list[Task], batch: int = BATCH) -> tuple[flo
         nonlocal reports
         reports += 1
 
-    driver = Driver(crew, replace(PLAN, batch_size=batch, in_flight=PLAN.in_flight // len(crew.workers)))
+    driver = Driver(pool, replace(CONFIG, batch_size=batch, in_flight=CONFIG.in_flight // len(pool.workers)))
     began, used = time.perf_counter(), time.process_time()
     list(driver.run(images, count))
     seconds = time.perf_counter() - began
@@ -58,22 +58,22 @@ def scaling(make: Callable[[int], Any]) -> None:
     """Time one and two workers in turns and keep the best of each, since other load only slows them down."""
     images = tasks()
     with ExitStack() as stack:
-        crews = {}
+        pools = {}
         for count in (1, 2):
             began = time.perf_counter()
-            crews[count] = stack.enter_context(make(count))
-            timed(crews[count], images[:8])
+            pools[count] = stack.enter_context(make(count))
+            timed(pools[count], images[:8])
             print(f"{count} workers are ready after {time.perf_counter() - began:.1f} s")
         best: dict[int, float] = {1: 0, 2: 0}
         costs, bare = [], []
         for _ in range(REPEATS):
-            for count, crew in crews.items():
-                speed, cost, queries = timed(crew, images)
+            for count, pool in pools.items():
+                speed, cost, queries = timed(pool, images)
                 best[count] = max(best[count], speed)
                 costs.append(cost)
                 print(f"  {count} workers: {speed:,.0f} queries/s ({queries:,} queries)", flush=True)
             bare.append(bare_ratio())
-        of_large = [timed(crews[2], images, LARGE_BATCH)[1] for _ in range(2)]
+        of_large = [timed(pools[2], images, LARGE_BATCH)[1] for _ in range(2)]
     print(f"two workers are {best[2] / best[1]:.2f} times as fast as one (best of {REPEATS} each)")
     print(f"bare model calls in two processes are {max(bare):.2f} times as fast as in one (best of {REPEATS})")
     for batch, driver in ((BATCH, costs), (LARGE_BATCH, of_large)):
@@ -91,30 +91,30 @@ def bare_ratio() -> float:
 
 
 def _calls(seconds: float) -> float:
-    oracle, batch = as_model("robust"), zoo.images()[0][:BATCH]
+    model, batch = as_model("robust"), zoo.images()[0][:BATCH]
     calls, began = 0, time.perf_counter()
     while time.perf_counter() < began + seconds:
-        oracle(batch)
+        model(batch)
         calls += 1
     return calls / (time.perf_counter() - began)
 
 
-def costs(crew: WorkerPool) -> None:
+def costs(pool: WorkerPool) -> None:
     """Measure an empty request, and the extra cost of one image."""
-    (worker,) = crew.workers
+    (worker,) = pool.workers
 
     def cost(request: Request, repeats: int = 200) -> tuple[float, float]:
         """Return the milliseconds per request and response, and the driver's processor time."""
         walls, used = [], time.process_time()
         for _ in range(repeats):
             began = time.perf_counter()
-            crew.ask(worker, request)
-            list(crew.answers(60))
+            pool.send(worker, request)
+            list(pool.receive(60))
             walls.append(time.perf_counter() - began)
         return 1e3 * statistics.median(walls), 1e3 * (time.process_time() - used) / repeats
 
     # An attack that stops at once: its images are sent but not attacked.
-    idle = Request(plan=replace(PLAN, in_flight=1), stop=True)
+    idle = Request(config=replace(CONFIG, in_flight=1), stop=True)
     cost(idle, 1)
     wall, used = cost(idle)
     print(f"request and response: {wall:.2f} ms, including {used:.2f} ms of the driver's processor time")
@@ -136,8 +136,8 @@ def main() -> None:
         ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         print(f"a Ray cluster started in {time.perf_counter() - began:.1f} s")
         make = lambda count: Cluster("robust", count, "local")  # noqa: E731
-    with make(1) as crew:
-        costs(crew)
+    with make(1) as pool:
+        costs(pool)
     scaling(make)
 
 

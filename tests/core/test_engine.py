@@ -129,7 +129,9 @@ def test_a_stopped_engine_counts_an_image_that_waits_with_a_journal() -> None:
             first.stop()
 
     cut = results(first.run(tasks, record))
-    again = [replace(task, journal=join_entries(journal[task.index]) if task.index in journal else None) for task in tasks]
+    again = [
+        replace(task, journal=join_entries(journal[task.index]) if task.index in journal else None) for task in tasks
+    ]
     second = Engine(Parsimonious(), model, threat, budget=400, batch_size=1)
     begun = results(second.run(again, lambda _: second.stop()))
     assert len(journal) > 2

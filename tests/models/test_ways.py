@@ -157,7 +157,7 @@ def test_a_check_measures_both_ways() -> None:
         found = inspect(as_model(model), images[:4], labels[:4], Threat(0.02), 4)
         return next(each.sentence for each in found if each.name == "speed")
 
-    assert f"ms an image in batches of 4, by {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
+    assert f"ms per image in batches of 4, with {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
     assert speed(TorchModel(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
     assert speed(zoo.path("robust")).endswith("by ONNX Runtime, one single-threaded call per core")
 

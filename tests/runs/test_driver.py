@@ -31,8 +31,8 @@ THREAT = Threat(0.02)
 TASKS = tasks_for(SHAPE, THREAT, 24)
 
 
-class Room:
-    """A crew in this process: its workers answer in any order, and are lost at any moment."""
+class ScriptedPool:
+    """A pool in this process, whose workers report in any order and are lost at any moment."""
 
     def __init__(self, count: int, *, losses: int = 0, seed: int = 0, late: int | None = None) -> None:
         self.given: dict[int, list[int]] = defaultdict(list)  # how many tasks each worker was given, time after time
@@ -50,7 +50,7 @@ class Room:
     def workers(self) -> Collection[int]:
         return list(self._workers)
 
-    def ask(self, worker: int, request: Request) -> None:
+    def send(self, worker: int, request: Request) -> None:
         if request.tasks:
             self.given[worker].append(len(request.tasks))
         self._requests[worker].append(pickle.dumps(request))
@@ -59,17 +59,17 @@ class Room:
         self.dismissed.append(worker)
         del self._workers[worker], self._requests[worker]
 
-    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+    def receive(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
         assert timeout > 0
         answering = [each for each, requests in self._requests.items() if requests and each != self.late]
         if not answering:
             return
         worker = self._random.choice(answering)
-        oracle = self._workers[worker]._oracle
-        assert isinstance(oracle, Recording)
-        report = pickle.dumps(self._workers[worker].answer(pickle.loads(self._requests[worker].popleft())))
-        self.shown += [image.tobytes() for image in oracle.rows[len(self._rows[worker]) :]]
-        self._rows[worker] = [image.tobytes() for image in oracle.rows]
+        model = self._workers[worker]._model
+        assert isinstance(model, Recording)
+        report = pickle.dumps(self._workers[worker].handle(pickle.loads(self._requests[worker].popleft())))
+        self.shown += [image.tobytes() for image in model.rows[len(self._rows[worker]) :]]
+        self._rows[worker] = [image.tobytes() for image in model.rows]
         if self._losses and self._random.random() < 0.1:
             self._losses -= 1
             self.unseen += self._rows[worker][self._reported[worker] :]
@@ -81,17 +81,17 @@ class Room:
             yield worker, answer
 
 
-def plan(attack: str = "parsimonious", in_flight: int = 6) -> EngineConfig:
+def engine_config(attack: str = "parsimonious", in_flight: int = 6) -> EngineConfig:
     return EngineConfig(parse_attack(attack), THREAT, budget=60, seed=0, batch_size=8, in_flight=in_flight)
 
 
 @cache
 def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
     """What one engine comes to, and the rows that it shows."""
-    oracle = Recording(SHAPE)
-    engine = plan(attack, 256).engine(oracle)
+    model = Recording(SHAPE)
+    engine = engine_config(attack, 256).engine(model)
     outcomes = {outcome.index: outcome for outcome in engine.run(TASKS)}
-    return outcomes, engine.counters, Counter(image.tobytes() for image in oracle.rows)
+    return outcomes, engine.counters, Counter(image.tobytes() for image in model.rows)
 
 
 @settings(max_examples=30)
@@ -106,46 +106,46 @@ def test_outcomes_are_the_engines_own_whoever_is_lost(
     attack: str, count: int, survivors: int, in_flight: int, seed: int
 ) -> None:
     expected, counters, once = alone(attack)
-    room = Room(count, losses=max(0, count - survivors), seed=seed)
-    driver = Driver(room, plan(attack, in_flight))
+    pool = ScriptedPool(count, losses=max(0, count - survivors), seed=seed)
+    driver = Driver(pool, engine_config(attack, in_flight))
     found = [(outcome.index, outcome) for outcome in driver.run(TASKS)]
     assert len(found) == len(TASKS)
     assert dict(found) == expected
     assert driver.counters.queries == counters.queries
     assert (driver.counters.ended, driver.counters.successes) == (counters.ended, counters.successes)
-    assert driver.counters.rows == len(room.shown) - len(room.unseen)
+    assert driver.counters.rows == len(pool.shown) - len(pool.unseen)
     # Beyond what a lost worker did not report, only points behind a success in the same breath differ, by batches.
-    more = Counter(room.shown) - Counter(room.unseen) - once
+    more = Counter(pool.shown) - Counter(pool.unseen) - once
     assert all(row not in once and times == 1 for row, times in more.items())
 
 
 def test_few_images_are_spread_over_all_workers() -> None:
-    room = Room(4)
-    list(Driver(room, plan(in_flight=256)).run(TASKS))
-    assert len(room.given) == 4
-    assert max(sizes[0] for sizes in room.given.values()) == len(TASKS) / 4
+    pool = ScriptedPool(4)
+    list(Driver(pool, engine_config(in_flight=256)).run(TASKS))
+    assert len(pool.given) == 4
+    assert max(sizes[0] for sizes in pool.given.values()) == len(TASKS) / 4
 
 
 def test_a_worker_holds_no_more_than_it_has_room_for() -> None:
-    room = Room(2)
-    driver = Driver(room, plan(in_flight=3))
+    pool = ScriptedPool(2)
+    driver = Driver(pool, engine_config(in_flight=3))
     held = []
 
     def look(_: Step) -> None:
-        held.append([len(hand.images) for hand in driver._hands.values()])
+        held.append([len(state.images) for state in driver._states.values()])
 
     list(driver.run(TASKS, look))
     assert max(max(counts) for counts in held) == 3
 
 
 def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_told_is_lost() -> None:
-    whole = {outcome.index: outcome for outcome in Driver(Room(2), plan()).run(TASKS)}
-    room = Room(2)
-    driver = Driver(room, plan())
-    told: list[JournalEntry] = []
+    whole = {outcome.index: outcome for outcome in Driver(ScriptedPool(2), engine_config()).run(TASKS)}
+    pool = ScriptedPool(2)
+    driver = Driver(pool, engine_config())
+    entries: list[JournalEntry] = []
 
     def stop_soon(step: Step) -> None:
-        told.extend(step.entries)
+        entries.extend(step.entries)
         if driver.counters.calls == 40:
             driver.stop()
 
@@ -156,7 +156,7 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
         if outcome.ended != "interrupted":
             assert outcome == whole[outcome.index]
     for outcome in interrupted:
-        assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+        assert outcome.queries == sum(len(part.loss) for part in entries if part.image == outcome.index)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -164,35 +164,35 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
     count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(driver_module, "_PATIENCE", 0.01)
-    room = Room(count)
-    driver = Driver(room, plan())
-    told: list[JournalEntry] = []
+    pool = ScriptedPool(count)
+    driver = Driver(pool, engine_config())
+    entries: list[JournalEntry] = []
 
     def fall_silent(step: Step) -> None:
-        told.extend(step.entries)
+        entries.extend(step.entries)
         if driver.counters.calls == 40:
-            room.late = count - 1
+            pool.late = count - 1
             driver.stop()
 
     found = list(driver.run(TASKS, fall_silent))
-    assert room.dismissed == [count - 1]
+    assert pool.dismissed == [count - 1]
     assert f"worker {count - 1} was lost (it did not answer): its images are unfinished" in caplog.text
     assert len({outcome.index for outcome in found}) == len(found)
     whole, _, _ = alone("parsimonious")
     for outcome in found:
         if outcome.ended == "interrupted":
-            assert outcome.queries == sum(len(part.loss) for part in told if part.image == outcome.index)
+            assert outcome.queries == sum(len(part.loss) for part in entries if part.image == outcome.index)
         else:
             assert outcome == whole[outcome.index]
-    assert {part.image for part in told} <= {outcome.index for outcome in found}
+    assert {part.image for part in entries} <= {outcome.index for outcome in found}
     assert driver.counters.queries == sum(outcome.queries for outcome in found)
 
 
 def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    room = Room(2)
-    driver = Driver(room, plan())
+    pool = ScriptedPool(2)
+    driver = Driver(pool, engine_config())
 
     def pass_time(_: Step) -> None:
         clock[0] += 100  # seconds for each model call
@@ -200,29 +200,29 @@ def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: py
             driver.stop()
 
     assert [outcome for outcome in driver.run(TASKS, pass_time) if outcome.ended == "interrupted"]
-    assert room.dismissed == []
+    assert pool.dismissed == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_worker_that_begins_when_an_attack_has_ended_without_it_loses_no_answer_in_the_next(seed: int) -> None:
-    room = Room(2, seed=seed, late=1)
-    list(Driver(room, plan("pgd,steps=10")).run(TASKS))
-    room.late, before = None, len(room.shown)
-    driver = Driver(room, plan())
+    pool = ScriptedPool(2, seed=seed, late=1)
+    list(Driver(pool, engine_config("pgd,steps=10")).run(TASKS))
+    pool.late, before = None, len(pool.shown)
+    driver = Driver(pool, engine_config())
 
     def stop_soon(_: Step) -> None:
         if driver.counters.calls == 40:
             driver.stop()
 
     interrupted = [outcome for outcome in driver.run(TASKS, stop_soon) if outcome.ended == "interrupted"]
-    assert len(room.given) == 2
-    assert driver.counters.rows == len(room.shown) - before
-    assert sum(len(hand.images) for hand in driver._hands.values()) == 0 < len(interrupted)
+    assert len(pool.given) == 2
+    assert driver.counters.rows == len(pool.shown) - before
+    assert sum(len(state.images) for state in driver._states.values()) == 0 < len(interrupted)
 
 
 def test_a_driver_without_workers_says_so() -> None:
     with pytest.raises(WorkerError, match=r"no worker is left: the last one was lost \(it was time\)"):
-        list(Driver(Room(2, losses=2), plan()).run(TASKS))
+        list(Driver(ScriptedPool(2, losses=2), engine_config()).run(TASKS))
 
 
 class UnsendableError(Exception):
@@ -244,8 +244,8 @@ class Broken(Attack):
 def test_an_error_of_any_kind_comes_back_as_a_report() -> None:
     def error_of(attack: Attack) -> Exception | None:
         worker = Worker(Network(SHAPE))
-        worker.answer(Request(plan=replace(plan(), attack=attack)))
-        return worker.answer(Request(TASKS)).error
+        worker.handle(Request(config=replace(engine_config(), attack=attack)))
+        return worker.handle(Request(TASKS)).error
 
     wrong = error_of(Broken(KeyError("no such block")))
     assert isinstance(wrong, KeyError)
@@ -253,6 +253,6 @@ def test_an_error_of_any_kind_comes_back_as_a_report() -> None:
     wrong = error_of(Broken(UnsendableError("too", "bright")))
     assert isinstance(wrong, WorkerError)
     assert str(wrong) == "a worker failed: UnsendableError: too bright"
-    wrong = Worker("nowhere.onnx").answer(Request(plan=plan())).error
+    wrong = Worker("nowhere.onnx").handle(Request(config=engine_config())).error
     assert isinstance(wrong, ModelError)
     assert "there is no model file nowhere.onnx" in str(wrong)

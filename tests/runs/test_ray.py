@@ -43,7 +43,7 @@ def test_the_results_of_two_nodes_are_those_of_one_process(whole: Run, cluster: 
 
 def test_a_killed_worker_changes_nothing(whole: Run, cluster: Cluster, other: Run) -> None:
     said = other.go("--ray", cluster.address, moment="kill/shown/30")
-    assert "the others go on with its images" in said
+    assert "the other workers continue its images" in said
     other.assert_same(whole, again=other.last_calls(_AHEAD))
 
 
@@ -64,13 +64,13 @@ def test_a_worker_whose_model_fails_ends_the_run_with_the_models_error(cluster: 
 
 def test_more_workers_than_the_cluster_has_cores_are_refused_and_leave_no_trace(cluster: Cluster, other: Run) -> None:
     said = " ".join(other.go("--ray", cluster.address, "--workers", "3", code=2).split())
-    assert f"3 workers need a CPU each, and the cluster at {cluster.address} has 2" in said
+    assert f"3 workers need one CPU each, and the cluster at {cluster.address} has 2" in said
     assert not other.folder.exists()
 
 
 def test_a_cluster_that_is_not_there_is_a_sentence_and_leaves_no_trace(other: Run) -> None:
     said = " ".join(other.go("--ray", "127.0.0.2:9", code=2).split())
-    assert "error: there is no Ray cluster to be had at 127.0.0.2:9" in said
+    assert "error: cannot connect to a Ray cluster at 127.0.0.2:9" in said
     assert not other.folder.exists()
 
 
@@ -84,5 +84,5 @@ def test_a_killed_node_changes_nothing_and_the_run_ends_by_itself(whole: Run, cl
     process = other.start("--ray", cluster.address, moment="say/shown/50")
     other.moment(process)
     cluster.kill_second_node()
-    assert "the others go on with its images" in other.end(process)
+    assert "the other workers continue its images" in other.end(process)
     other.assert_same(whole, again=other.last_calls(_AHEAD))

@@ -44,7 +44,7 @@ def test_a_killed_worker_changes_nothing_and_what_it_told_is_not_asked_again(
     whole: Run, other: Run, moment: str
 ) -> None:
     said = other.go("--workers", "2", moment=f"kill/{moment}")
-    assert "was lost (SIGKILL): the others go on with its images" in said
+    assert "was lost (SIGKILL): the other workers continue its images" in said
     other.assert_same(whole, again=other.last_calls())
 
 
@@ -143,9 +143,10 @@ def test_a_number_of_workers_that_cannot_be_is_refused(workers: Any) -> None:
 def test_a_cluster_without_ray_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['ray'] = None\n"
-        "from parsimon.runs.workers import crew_for\n"
+        "from parsimon.runs.config import ExecutionOptions\n"
+        "from parsimon.runs.workers import worker_pool\n"
         "from parsimon import MissingExtraError\n"
-        "try: crew_for('robust', None, 'local')\n"
+        "try: worker_pool('robust', ExecutionOptions(ray='local'))\n"
         "except MissingExtraError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -270,10 +270,12 @@ class _AttackRunner:
         return ended, runner.counters
 
     def _runner(self, name: str) -> _Runner:
-        job, classes = self._job, self._prepared.clean.classes
-        sizes = (self._batch_size, self._in_flight, classes)
-        engine = EngineConfig(job.attacks[name], job.threats[name], job.config.budget, job.config.seed, *sizes)
-        return engine.engine(job.model) if self._pool is None else Driver(self._pool, engine)
+        config = self._engine_config(name)
+        return config.engine(self._job.model) if self._pool is None else Driver(self._pool, config)
+
+    def _engine_config(self, name: str) -> EngineConfig:
+        job, sizes = self._job, (self._batch_size, self._in_flight, self._prepared.clean.classes)
+        return EngineConfig(job.attacks[name], job.threats[name], job.config.budget, job.config.seed, *sizes)
 
     def _collect(
         self, name: str, runner: _Runner, tasks: _Tasks, observers: Sequence[Callable[[Step], None]]
@@ -312,10 +314,10 @@ class _AttackRunner:
         if stored is not None:
             return stored
         stop = threading.Event()
-        check = partial(verify_successes, job.model, job.threats[name], job.images, self._prepared.goals)
+        check = partial(verify_successes, job.model, self._engine_config(name), job.images, self._prepared.goals)
         try:
             with stopping_on_interrupt(stop.set):
-                found = check(outcomes, self._batch_size, self._prepared.clean.classes, stop.is_set)
+                found = check(outcomes, stop.is_set)
         except ParsimonError as error:
             _LOG.warning("the successes of %s could not be verified: %s", name, error)
             return None

@@ -1,7 +1,7 @@
-"""Before a run: are the images, the labels and the model what an evaluation needs?
+"""Check images, labels and model before a run.
 
-`prepare` is what every run passes through: it reads each image once, classifies it, and raises the first thing that
-is wrong. `inspect` is `parsimon check`: it tells all that can be told of a model, good and bad.
+Every run passes through `prepare`, which reads and classifies each image once, and raises an error at the first
+problem. `inspect` is `parsimon check`: it lists everything it finds about a model, good and bad.
 """
 
 from __future__ import annotations
@@ -27,21 +27,19 @@ from parsimon.errors import InputError, ModelError, NothingToAttackError, Parsim
 from parsimon.models.partial import check_partial
 from parsimon.results.result import CleanPredictions
 
-_TIMED = 5  # model calls
-_COPIES = 4  # of a batch that are in memory at once, at least
-# Of the spread of scores: what differs by less from call to call is a device's rounding; by more, the model is random.
-_NOISE = 1e-4
-_OTHER_MODEL = 1e-3  # of the spread, likewise, from one machine or runtime to another
-_KEPT_SCORES = 100_000  # numbers; a run remembers the scores of its first clean images
+_TIMED_CALLS = 5
+_BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
+# Tolerances relative to the spread of the scores. Smaller differences are rounding: between two calls of one model,
+# and between two machines or runtimes.
+_SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
+_SUM_TOLERANCE = 1e-3  # of probabilities
+_KEPT_SCORES = 100_000  # numbers; a run stores the scores of its first clean images
 
 
 def prepare(
     model: Model, images: ImageSource, labels: NDArray[np.intp] | None, threat: Threat, batch_size: int
 ) -> CleanPredictions:
-    """Check every image and label and classify the images; raise the first thing that is wrong.
-
-    Without labels, what the model sees is correct.
-    """
+    """Check every image and label, and classify the images. Without labels, every prediction counts as correct."""
     check_whole("batch_size", batch_size, 1)
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
@@ -65,23 +63,14 @@ def prepare(
         predicted[start:stop] = scores.argmax(axis=1)
         confidence[start:stop] = threat.confidence(scores)
     correct = predicted == (predicted if labels is None else labels)
-    return CleanPredictions(
-        predicted,
-        correct,
-        classes,
-        confidence,
-        model.backend,
-        pixels[0].size,
-        np.concatenate(kept),
-        model.fingerprint,
-        model.runtime,
-    )
+    about_model = (np.concatenate(kept), model.fingerprint, model.runtime)
+    return CleanPredictions(predicted, correct, classes, confidence, model.backend, pixels[0].size, *about_model)
 
 
 def read(
     images: ImageSource, start: int, batch_size: int, threat: Threat, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.float32]:
-    """A batch of images, each checked, all of the shape that those before them had."""
+    """Return a batch of checked images, which must have the shape of the images before them."""
     batch = []
     for index in range(start, min(start + batch_size, len(images))):
         batch.append(check_image(images[index], index, threat))
@@ -95,36 +84,36 @@ def read(
 
 def check_batch(images: int, values: int) -> None:
     """Refuse a batch that cannot fit into memory."""
-    if not hasattr(os, "sysconf"):  # on Windows
+    if not hasattr(os, "sysconf"):  # Windows
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    taken = np.dtype(np.float32).itemsize * images * values
-    if _COPIES * taken > memory:
-        sizes = f"{taken / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
+    size = np.dtype(np.float32).itemsize * images * values
+    if _BATCH_COPIES * size > memory:
+        sizes = f"{size / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
         sentence = f"a batch of {images:,} images takes {sizes}: choose a smaller batch_size"
         raise InputError(sentence, argument="batch_size")
 
 
 def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
-    """Whether there is an image to attack."""
+    """Refuse a run without an image to attack."""
     if not clean.correct.any():
         raise NothingToAttackError(
             f"the model classifies none of the {len(attackable)} images correctly, so there is nothing to attack. "
             "Check that labels belong to images, that classes are numbered as the model numbers them, and "
-            "that the model expects images in [0, 1] (one that wants them normalised must do so itself)."
+            "that the model expects images in [0, 1] (a model that needs normalised images must normalise them itself)."
         )
     if not attackable.any():
         raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
 
 
 def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None) -> NDArray[Any]:
-    """The scores of at most a batch of images, shown in the shape that the model needs.
+    """Return the scores of at most one batch of images, padded if the model needs a fixed batch.
 
-    `classes`: how many scores an image had before.
+    `classes` is the number of scores per image of earlier calls.
     """
     count = len(pixels)
     if not model.only_reads:
-        pixels = pixels.copy()  # it may normalise them in place
+        pixels = pixels.copy()  # the model may normalise them in place
     images = model.namespace.asarray(pixels, device=model.device)
     if model.fixed_batch and count < batch_size:
         check_batch(batch_size, pixels[0].size)
@@ -138,7 +127,7 @@ def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes
 
 
 def check_targets(targets: Any, labels: NDArray[np.intp] | None, count: int, known: int) -> NDArray[np.intp]:
-    """The classes to reach: one for each image, and never its own, where that is known."""
+    """Return one target class per image; refuse a target that is the true class."""
     classes = check_labels(targets, count, "targets")
     check_classes(classes, known, "targets")
     if labels is not None and len(same := np.flatnonzero(classes == labels)):
@@ -147,22 +136,24 @@ def check_targets(targets: Any, labels: NDArray[np.intp] | None, count: int, kno
 
 
 def check_shape(model: Model, shape: tuple[int, ...]) -> None:
-    """The images' shape against the one that the model declares, where it declares one."""
+    """Refuse images whose shape differs from the one that the model declares."""
     declared = model.image_shape
     if declared and any(side is not None and side != given for side, given in zip(declared, shape, strict=True)):
         wanted = ", ".join("any" if side is None else str(side) for side in declared)
         what_to_do = "resize them, channels first"
         if declared[2] == shape[0] and declared[0] != shape[0]:
-            what_to_do = "its channels come last, so wrap it in a Python function that turns images to (0, 2, 3, 1)"
+            what_to_do = (
+                "its channels come last, so wrap it in a Python function that transposes images to (0, 2, 3, 1)"
+            )
         raise InputError(f"this model takes images of shape ({wanted}); got {shape}: {what_to_do}")
 
 
 def check_threat(model: Model, threat: Threat) -> None:
-    """Whether the model can be shown what the threat shows, and tells what its loss needs."""
+    """Refuse a threat whose images the model does not take, or whose loss it does not give."""
     if model.eight_bit_only and not threat.eight_bit:
         raise InputError(
-            "this model is shown pixels of 8 bits, so every image that it is asked about must have pixels k / 255: "
-            "use 8-bit mode (eight_bit=True)",
+            "this model takes 8-bit pixels, so the pixels of every query must be k / 255: use 8-bit mode "
+            "(eight_bit=True)",
             argument="eight_bit",
         )
     if model.top is not None:
@@ -170,7 +161,7 @@ def check_threat(model: Model, threat: Threat) -> None:
 
 
 def check_answers(model: Model, attack: Attack) -> None:
-    """Match what the attack needs to know with what the model gives."""
+    """Refuse an attack that needs a higher level of response than the model gives."""
     needs = attack.needs
     if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(model.gives):
         return
@@ -187,7 +178,7 @@ def check_answers(model: Model, attack: Attack) -> None:
 
 
 def detect_scores(model: Model, images: ImageSource, batch_size: int) -> Scores:
-    """What the model returns, told by its scores of the first images."""
+    """Return the kind of the model's scores, detected from those of the first images."""
     check_count(len(images))
     check_whole("batch_size", batch_size, 1)
     pixels = read(images, 0, batch_size, Threat(1))
@@ -197,18 +188,18 @@ def detect_scores(model: Model, images: ImageSource, batch_size: int) -> Scores:
         return "logits"
     if ((scores == 0) | (scores == 1)).all():
         raise InputError(
-            "the model tells only its decision: each row of its scores is a 1 and else 0. These attacks climb a loss, "
+            "the model returns only decisions: each row of its scores is one 1 and zeros. These attacks climb a loss, "
             "so it must return probabilities or logits."
         )
     return "probabilities"
 
 
 def _are_probabilities(scores: NDArray[Any]) -> bool:
-    return bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < 1e-3)
+    return bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < _SUM_TOLERANCE)
 
 
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
-    """Whether the scores are what they were said to be; the loss of the wrong kind misleads the search."""
+    """Refuse scores of another kind than declared, whose loss would mislead the search."""
     are_probabilities = _are_probabilities(scores)
     if are_probabilities and declared == "logits":
         raise InputError(
@@ -222,35 +213,35 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
 
 
 def check_determinism(model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
-    """A model that answers the same question differently has no robustness that could be measured so."""
+    """Refuse a model whose scores of the same images differ between two calls."""
     difference = _difference(classify(model, pixels, batch_size, scores.shape[1]), scores)
-    if difference > _NOISE * spread_of(scores):
+    if difference > _SAME_CALL * spread_of(scores):
         raise ModelError(
-            f"the model gives the same images different scores from call to call: they move by up to {difference:.3g}, "
-            f"and the scores of an image spread over {spread_of(scores):.3g}. So a search cannot trust its answers. "
-            "Switch off dropout and random preprocessing (model.eval())."
+            f"the model gives the same images different scores from call to call: they differ by up to "
+            f"{difference:.3g}, where the scores of an image spread over {spread_of(scores):.3g}. A search cannot rely "
+            "on such scores. Switch off dropout and random preprocessing (model.eval())."
         )
 
 
 def spread_of(scores: NDArray[Any]) -> float:
-    """Return how far the best class of an image typically lies above the middle one: the scale of the scores."""
+    """Return the scale of the scores: the median distance from an image's median score to its best."""
     numbers = scores.astype(np.float64)
     return float(np.median(numbers.max(axis=1) - np.median(numbers, axis=1)))
 
 
 def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> None:
-    """Refuse to mix the results of two models: the scores of the clean images must agree up to rounding."""
+    """Refuse another model than before: the scores of the clean images must agree up to rounding."""
     difference = _difference(before, now) if before.shape == now.shape else math.inf
-    if difference > _OTHER_MODEL * spread_of(before):
+    if difference > _SAME_MODEL * spread_of(before):
         raise InputError(
-            f"this run was begun with another model: the scores of the clean images moved by up to {difference:.3g}, "
-            "so continuing would mix the results of two models. Start a new run, or bring back the model."
+            f"this run was begun with another model: the scores of the clean images differ by up to {difference:.3g}, "
+            "so continuing would mix the results of two models. Start a new run, or restore the model."
         )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that `parsimon check` has to say."""
+    """One result of `parsimon check`."""
 
     name: str
     verdict: Literal["ok", "note", "error"]
@@ -261,75 +252,67 @@ class Finding:
 def inspect(
     model: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
 ) -> Iterator[Finding]:
-    """All that can be told of a model before it is attacked; an error ends the list."""
+    """Yield everything that can be found out about a model before it is attacked; an error ends the list."""
     try:
-        yield from _findings(model, images, labels, threat, batch_size)
+        clean = prepare(model, images, labels, threat, batch_size)
+        check_any(clean, clean.correct)
+        pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
+        yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
+        yield Finding("scores", "ok", f"{clean.classes} classes, {threat.scores}, all finite")
+        yield from _stability(model, pixels, batch_size)
+        if clean.backend is not None:
+            yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
+        yield _accuracy(clean)
     except ParsimonError as error:
         argument = error.argument if isinstance(error, InputError) else None
         yield Finding("images, labels, model", "error", str(error), argument)
 
 
-def _findings(
-    model: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
-) -> Iterator[Finding]:
-    clean = prepare(model, images, labels, threat, batch_size)
-    check_any(clean, clean.correct)
-    count = min(len(images), batch_size)
-    pixels = np.stack([images[index] for index in range(count)])
+def _stability(model: Model, pixels: NDArray[np.float32], batch_size: int) -> Iterator[Finding]:
+    """Yield whether scores depend on the call, on the place in the batch, and on its size."""
     scores = classify(model, pixels, batch_size)
-    yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
-    yield Finding("scores", "ok", f"{scores.shape[1]} classes, {threat.scores}, all finite")
     classes = scores.shape[1]
-    again = _difference(classify(model, pixels, batch_size, classes), scores)
-    yield Finding(
-        "determinism",
-        "note" if again else "ok",
-        f"scores move by up to {again:.2g} from call to call: results may differ a little between runs"
-        if again
-        else "the same images get the same scores, bit for bit",
-    )
+    call = _difference(classify(model, pixels, batch_size, classes), scores)
+    differ = f"scores differ by up to {call:.2g} from call to call: results may differ a little between runs"
+    yield _note_if(call, "determinism", differ, "the same images get the same scores, bit for bit")
     place = _difference(classify(model, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
-    yield Finding(
-        "place in the batch",
-        "note" if place else "ok",
-        f"scores move by up to {place:.2g} with the place in the batch: results may depend on what runs beside"
-        if place
-        else "a row's scores do not depend on its place",
-    )
-    alone = _difference(classify(model, pixels[:1], 1, classes), scores[:1])
-    if not alone:
-        sentence = "a row's scores do not depend on the size of the batch"
-    elif model.fixed_batch:
-        sentence = (
-            f"scores move by up to {alone:.2g} with the size of the batch, so every batch is filled to {batch_size}"
-        )
+    differ = f"scores differ by up to {place:.2g} with the place in the batch: results may depend on other images"
+    yield _note_if(place, "place in the batch", differ, "a row's scores do not depend on its place")
+    size = _difference(classify(model, pixels[:1], 1, classes), scores[:1])
+    differ = f"scores differ by up to {size:.2g} with the size of the batch"
+    if size and model.fixed_batch:
+        yield Finding("size of the batch", "ok", f"{differ}, so every batch is filled to {batch_size}")
     else:
-        sentence = f"scores move by up to {alone:.2g} with the size of the batch: results may depend on batch_size"
-    yield Finding("size of the batch", "note" if alone and not model.fixed_batch else "ok", sentence)
-    if clean.backend is not None:
-        yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
-    correct = int(clean.correct.sum())
-    sentence = f"{clean.accuracy:.1%}: {correct} of {len(images)} images can be attacked"
-    guessed = clean.accuracy <= 1 / clean.classes
-    if guessed:
-        sentence += ", no more than by guessing. Do labels belong to images, and does the model want them in [0, 1]?"
-    yield Finding("clean accuracy", "note" if guessed else "ok", sentence)
+        differ += ": results may depend on batch_size"
+        yield _note_if(size, "size of the batch", differ, "a row's scores do not depend on the size of the batch")
+
+
+def _note_if(difference: float, name: str, note: str, otherwise: str) -> Finding:
+    return Finding(name, "note", note) if difference else Finding(name, "ok", otherwise)
+
+
+def _accuracy(clean: CleanPredictions) -> Finding:
+    sentence = f"{clean.accuracy:.1%}: {clean.correct.sum()} of {len(clean.correct)} images can be attacked"
+    if clean.accuracy > 1 / clean.classes:
+        return Finding("clean accuracy", "ok", sentence)
+    question = "Do labels belong to images, and does the model expect images in [0, 1]?"
+    return Finding("clean accuracy", "note", f"{sentence}, no more than by guessing. {question}")
 
 
 def _speed(model: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
-    """Milliseconds an image in full batches; beside them those of the plain way, where another was chosen."""
+    """Return the milliseconds per image in full batches, also for the plain backend if another was chosen."""
     plain = model.plain()
     models = [model] if plain.backend == backend else [model, plain]
     seconds: list[list[float]] = [[] for _ in models]
-    for _ in range(_TIMED + 1):  # in turns, so that both see the same state of the machine
+    for _ in range(_TIMED_CALLS + 1):  # in turns, so that both see the same load of the machine
         for each, spent in zip(models, seconds, strict=True):
             began = time.perf_counter()
             classify(each, pixels, batch_size)
             spent.append(time.perf_counter() - began)
-    shown = batch_size if model.fixed_batch else len(pixels)
-    costs = [f"{1000 * median(spent[1:]) / shown:.3g} ms" for spent in seconds]  # without the first, which warms up
-    beside = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
-    return f"{costs[0]} an image in batches of {shown}, by {backend}{beside}"
+    images = batch_size if model.fixed_batch else len(pixels)
+    costs = [f"{1000 * median(spent[1:]) / images:.3g} ms" for spent in seconds]  # the first call warms up
+    alone = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
+    return f"{costs[0]} per image in batches of {images}, with {backend}{alone}"
 
 
 def _difference(left: NDArray[Any], right: NDArray[Any]) -> float:

@@ -1,4 +1,4 @@
-"""A live line for a run: images done, success so far, queries, queries per second."""
+"""A progress bar for a run: finished images, success rate, queries, queries per second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFRESH_SECONDS = 0.2
 
 @contextmanager
 def live_line(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step], None] | None]:
-    """Yield a function to call after each batch, or None where nothing is shown."""
+    """Yield a function to call after each batch, or None if nothing is shown."""
     if not show:
         yield None
         return
@@ -41,7 +41,7 @@ def live_line(name: str, images: int, *, show: bool) -> Iterator[Callable[[Step]
                 return
             shown = now
             speed = counters.queries / max(now - began, 1e-9)
-            # Relative to all images: successes end first, so that a rate over ended ones would start at 100 %.
+            # Relative to all images: successes end first, so the rate over finished images would start at 100 %.
             status = f"{counters.successes / images:.1%} fooled, {counters.queries:,} queries, {speed:,.0f}/s"
             bar.update(task, completed=counters.ended, status=status, refresh=True)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -99,7 +99,7 @@ class Store:
             if counts["about"] and self.get_fact(NUMBER_OF_FACTS) != counts["about"] - 1:
                 raise sqlite3.DatabaseError("facts of the run are missing")
 
-    def _rows(self, table: str, condition: str = "", *values: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, table: str, condition: str = "", *values: Any) -> Generator[tuple[Any, ...], None, None]:
         """Yield rows of a table without their checksums, which are verified."""
         with closing(self._database.execute(f"{runfile.select(table)} {condition}", values)) as rows:
             for *columns, seal in rows:
@@ -197,8 +197,8 @@ class Store:
     def outcomes(self, attack: str) -> dict[int, Outcome]:
         """Return the outcomes of the finished images."""
         with self._errors(), snapshot(self._database):
-            rows = self._rows("outcomes", "WHERE attack = ? ORDER BY image", attack)
-            outcomes = {outcome.index: outcome for outcome in map(self._to_outcome, rows)}
+            with closing(self._rows("outcomes", "WHERE attack = ? ORDER BY image", attack)) as rows:
+                outcomes = {outcome.index: outcome for outcome in map(self._to_outcome, rows)}
             _check_number(len(outcomes), self._progress(attack).outcomes, f"outcomes of {attack}")
         return outcomes
 
@@ -223,17 +223,18 @@ class Store:
     def journal(self, attack: str) -> dict[int, JournalEntry]:
         """Return the journal of each unfinished image."""
         entries: dict[int, list[JournalEntry]] = defaultdict(list)
-        rows = 0
+        number = 0
         with self._errors(), snapshot(self._database):
             images = self._database.execute("SELECT image FROM outcomes NOT INDEXED WHERE attack = ?", (attack,))
             finished = {image for (image,) in images}
-            for row in self._rows("journal", "WHERE attack = ? ORDER BY call", attack):
-                rows += 1
-                with _decoding(_ROW_NAMES["journal"](row)):
-                    for entry in packing.unpack_entries(row[2]):
-                        if entry.image not in finished:
-                            entries[entry.image].append(entry)
-            _check_number(rows, self._progress(attack).journal, f"journal entries of {attack}")
+            with closing(self._rows("journal", "WHERE attack = ? ORDER BY call", attack)) as rows:
+                for row in rows:
+                    number += 1
+                    with _decoding(_ROW_NAMES["journal"](row)):
+                        for entry in packing.unpack_entries(row[2]):
+                            if entry.image not in finished:
+                                entries[entry.image].append(entry)
+            _check_number(number, self._progress(attack).journal, f"journal entries of {attack}")
         return {image: join_entries(parts) for image, parts in entries.items()}
 
     def finish(self, attack: str) -> None:

@@ -1,7 +1,7 @@
-"""After an attack: query every adversarial image once more, and check that it lies in the ball.
+"""Query every adversarial image once more after an attack, and check that it lies in the ball.
 
-A success that does not hold points at a model that answers at random or mixes up its rows, or at an error in parsimon.
-These queries are not charged to any image.
+If a success does not hold, the model is random or mixes up its rows, or parsimon has an error. These queries are not
+charged to any image.
 """
 
 from __future__ import annotations
@@ -17,43 +17,40 @@ from parsimon.core.threat import Threat
 from parsimon.core.types import Image, ImageSource, Outcome
 from parsimon.results.result import Verification
 from parsimon.runs.preflight import classify
+from parsimon.runs.workers.worker import EngineConfig
 
 
 def verify_successes(
     model: Model,
-    threat: Threat,
+    config: EngineConfig,
     images: ImageSource,
     goals: NDArray[np.intp],
     outcomes: Sequence[Outcome],
-    batch_size: int,
-    classes: int,
     stopped: Callable[[], bool],
 ) -> Verification | None:
-    """Query the adversarial image of every success; return None if it is stopped between two batches."""
-    fooled = [outcome for outcome in outcomes if outcome.point is not None]
+    """Query the adversarial image of every success; return None if stopped between two batches."""
+    threat, batch_size = config.threat, config.batch_size
+    successes = [(outcome.index, outcome.point) for outcome in outcomes if outcome.point is not None]
     failed: list[int] = []
-    for start in range(0, len(fooled), batch_size):
+    for start in range(0, len(successes), batch_size):
         if stopped():
             return None
-        batch = fooled[start : start + batch_size]
-        originals = [np.asarray(images[outcome.index]) for outcome in batch]
-        drawn = [
-            render(image, threat, outcome.point)
-            for image, outcome in zip(originals, batch, strict=True)
-            if outcome.point is not None
-        ]
-        scores = classify(model, np.stack(drawn), batch_size, classes)
-        _, wins, _ = threat.judge(scores, goals[[outcome.index for outcome in batch]])
+        batch = successes[start : start + batch_size]
+        indices = [index for index, _ in batch]
+        originals = [np.asarray(images[index]) for index in indices]
+        adversarial = [render(image, threat, point) for image, (_, point) in zip(originals, batch, strict=True)]
+        scores = classify(model, np.stack(adversarial), batch_size, config.classes)
+        _, wins, _ = threat.judge(scores, goals[indices])
         failed += [
-            outcome.index
-            for outcome, original, image, win in zip(batch, originals, drawn, wins, strict=True)
+            index
+            for index, original, image, win in zip(indices, originals, adversarial, wins, strict=True)
             if not (win and in_ball(original, image, threat))
         ]
-    return Verification(len(fooled), tuple(failed))
+    return Verification(len(successes), tuple(failed))
 
 
 def in_ball(original: Image, image: Image, threat: Threat) -> bool:
-    """Check the definition of the ball, without the bounds that an attack works with."""
+    """Return whether an image lies in the ball, by definition and not by the bounds that attacks use."""
     if image.min() < 0 or image.max() > 1:
         return False
     if threat.eight_bit:

@@ -1,7 +1,7 @@
 """Workers that share one run: processes on this machine, or actors on the nodes of a Ray cluster.
 
-- `driver`: hands out images, collects reports, and hands out again what a lost worker held;
-- `worker`: a model and an engine, which advance by one model call per request;
+- `driver`: assigns images, collects reports, and assigns the images of a lost worker again;
+- `worker`: a model and an engine, which make one model call per request;
 - `processes`: workers as processes; `cluster`: workers as Ray actors.
 """
 
@@ -20,22 +20,22 @@ from parsimon.runs.workers.worker import EngineConfig
 
 __all__ = ["Driver", "EngineConfig", "WorkerPool", "worker_pool"]
 
-_MOST, _MOST_PER_CORE = 64, 4  # worker processes: this many, or so many per core if that is more
+_MAX_WORKERS, _MAX_WORKERS_PER_CORE = 64, 4  # the larger limit applies
 
 
 def worker_pool(model: Any, execution: ExecutionOptions) -> AbstractContextManager[WorkerPool | None]:
-    """Return the workers that a run asks for, which start when entered; None: this process does the work."""
+    """Return the workers of a run, which start when entered, or a context of None if there are none."""
     workers, ray = execution.workers, execution.ray
     if workers is None and ray is None:
         return nullcontext()
     if workers is not None and ray in (None, "local"):
         cores = os.cpu_count() or 1
         why = f" on this machine of {cores} cores, since each worker is a process with a model of its own"
-        check_whole("workers", workers, 1, max(_MOST, _MOST_PER_CORE * cores), why)
+        check_whole("workers", workers, 1, max(_MAX_WORKERS, _MAX_WORKERS_PER_CORE * cores), why)
     if not isinstance(model, str | Path):
         raise InputError(
-            "each worker opens the model by its name, so workers need the name of one: a network of the zoo, the path "
-            f"of an ONNX file, or 'package.module:function'; got an object ({type(model).__name__})"
+            "each worker opens the model by its name, so workers need a name: a network of the zoo, the path of an "
+            f"ONNX file, or 'package.module:function'; got an object ({type(model).__name__})"
         )
     if ray is None:
         assert workers is not None, "one of the two is set"

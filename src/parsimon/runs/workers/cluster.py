@@ -1,4 +1,4 @@
-"""Workers as actors on the nodes of a Ray cluster: one for each GPU, or for each core where there are none."""
+"""Workers as actors on the nodes of a Ray cluster: one per GPU, or one per core if there are no GPUs."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
 
-_SECONDS_TO_CONNECT = 10
+_CONNECT_TIMEOUT = 10  # seconds
 
 
 class Cluster:
-    """A crew of Ray actors. A cluster that was there before is left as it was, and so is a connection to it."""
+    """A pool of Ray actors. A cluster or a connection that existed before is left as it was."""
 
     def __init__(self, model: str | Path, count: int | None, address: str) -> None:
         self._ray: Any = require("ray", "ray")
         self._connects = not self._ray.is_initialized()
         self._model, self._count, self._address = model, count, address
         self._actors: dict[int, Any] = {}
-        self._unanswered: dict[int, deque[Any]] = {}
+        self._pending: dict[int, deque[Any]] = {}
 
     def __enter__(self) -> Self:
         if self._connects:
             self._connect()
-        have = self._ray.cluster_resources()
-        device = "GPU" if have.get("GPU") else "CPU"
-        count = self._count or int(have.get(device, 0))
-        if count > have.get(device, 0):
+        resources = self._ray.cluster_resources()
+        device = "GPU" if resources.get("GPU") else "CPU"
+        available = int(resources.get(device, 0))
+        count = self._count or available
+        if count > available:
             self.__exit__()
             raise InputError(
-                f"{count} workers need a {device} each, and the cluster at {self._address} has "
-                f"{int(have.get(device, 0))}: ask for fewer workers, or add nodes"
+                f"{count} workers need one {device} each, and the cluster at {self._address} has {available}: "
+                "use fewer workers, or add nodes"
             )
-        # A restarted actor would know nothing of its images: the driver hands them out anew, to those that are left.
+        # No restarts: a new actor would not know its images, and the driver assigns those to the other workers.
         options = {"num_cpus": int(device == "CPU"), "num_gpus": int(device == "GPU"), "max_restarts": 0}
         actor = self._ray.remote(_Actor).options(**options)
         for worker in range(1, count + 1):
             self._actors[worker] = actor.remote(self._model, str(Path.cwd()))
-            self._unanswered[worker] = deque()
+            self._pending[worker] = deque()
         return self
 
     def _connect(self) -> None:
@@ -55,39 +56,39 @@ class Cluster:
                 self._ray.init("local", include_dashboard=False, num_cpus=self._count or os.cpu_count(), **quiet)
                 return
             host, _, port = self._address.rpartition(":")
-            if host and port.isdecimal():  # Ray itself takes minutes to see that nobody listens
-                socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
+            if host and port.isdecimal():  # Ray takes minutes to notice that nothing listens there
+                socket.create_connection((host, int(port)), _CONNECT_TIMEOUT).close()
             self._ray.init(self._address, **quiet)
-        except Exception as error:  # Ray has no common base for these
-            raise WorkerError(f"there is no Ray cluster to be had at {self._address}: {first_line(error)}") from error
+        except Exception as error:  # Ray's errors have no common base class
+            raise WorkerError(f"cannot connect to a Ray cluster at {self._address}: {first_line(error)}") from error
 
     @property
     def workers(self) -> Collection[int]:
         return list(self._actors)
 
-    def ask(self, worker: int, request: Request) -> None:
-        self._unanswered[worker].append(self._actors[worker].answer.remote(request))
+    def send(self, worker: int, request: Request) -> None:
+        self._pending[worker].append(self._actors[worker].handle.remote(request))
 
-    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
-        first = {unanswered[0]: worker for worker, unanswered in self._unanswered.items() if unanswered}
+    def receive(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        first = {pending[0]: worker for worker, pending in self._pending.items() if pending}
         if not first:
             return
         self._ray.wait(list(first), timeout=timeout)
-        ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0)  # not the one, but all that have come
+        ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0)  # all that have arrived, not just one
         for reference in ready:
             worker = first[reference]
             try:
-                answer: Report | Lost = self._ray.get(reference)
-                self._unanswered[worker].popleft()
+                report: Report | Lost = self._ray.get(reference)
+                self._pending[worker].popleft()
             except self._ray.exceptions.RayError as error:
-                answer = Lost(first_line(error))
+                report = Lost(first_line(error))
                 self.dismiss(worker)
-            yield worker, answer
+            yield worker, report
 
     def dismiss(self, worker: int) -> None:
-        # One that is merely out of reach must not come back to images that others have taken over.
+        # An actor that is only unreachable must not continue images that others have taken over.
         self._ray.kill(self._actors.pop(worker))
-        del self._unanswered[worker]
+        del self._pending[worker]
 
     def __exit__(self, *_: object) -> None:
         for actor in self._actors.values():
@@ -98,7 +99,7 @@ class Cluster:
 
 
 class _Actor(Worker):
-    """A worker in the driver's folder, where there is such a one: a model may be a file or a module in it."""
+    """A worker in the driver's folder, if that exists on its node: a model may be a file or a module there."""
 
     def __init__(self, model: str | Path, folder: str) -> None:
         if Path(folder).is_dir():

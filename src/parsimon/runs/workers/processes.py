@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
@@ -14,80 +14,80 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Self
+from typing import Any, Self
 
 from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
 
-_SECONDS_TO_LEAVE = 5
+_EXIT_TIMEOUT = 5  # seconds
 
 
 class Processes:
-    """A crew of processes, each with a pipe to this one. They end when this one does, however it ends.
+    """A pool of processes with a pipe each. They end when this process ends, even if it is killed.
 
-    Threads read and write the pipes: a process that is stopped in the middle of a message must not stop this one.
+    Threads read and write the pipes, so that a process that hangs in the middle of a message does not block this one.
     """
 
     def __init__(self, model: str | Path, count: int) -> None:
         self._model, self._count = model, count
-        self._requests: dict[int, SimpleQueue[memoryview | None]] = {}  # of each worker that is not lost; None: no more
+        self._requests: dict[int, SimpleQueue[memoryview | None]] = {}  # by worker that is not lost; None ends it
         self._processes: dict[int, SpawnProcess] = {}
-        self._answers: SimpleQueue[tuple[int, Report | None]] = SimpleQueue()  # None: the worker is gone
+        self._reports: SimpleQueue[tuple[int, Report | None]] = SimpleQueue()  # None: the worker has ended
 
     def __enter__(self) -> Self:
-        # Not forked: a model's framework has threads, which a fork would leave behind in any state.
+        # Spawned, not forked: the threads of a model's framework do not survive a fork.
         context = get_context("spawn")
-        with _alone_with_the_processor(), _deaf_to_interrupts():
+        with _single_threaded(), _ignoring_interrupts():
             for worker in range(1, self._count + 1):
-                pipe, theirs = context.Pipe()
-                self._processes[worker] = context.Process(target=_work, args=(theirs, self._model), daemon=True)
+                pipe, other_end = context.Pipe()
+                self._processes[worker] = context.Process(target=_work, args=(other_end, self._model), daemon=True)
                 self._processes[worker].start()
-                theirs.close()  # or the end of the process would not be seen
+                other_end.close()  # otherwise the end of the process would not be noticed
                 self._requests[worker] = SimpleQueue()
-                threading.Thread(target=_write, args=(pipe, self._requests[worker]), daemon=True).start()
-                threading.Thread(target=self._listen, args=(worker, pipe), daemon=True).start()
+                _start_thread(_write, pipe, self._requests[worker])
+                _start_thread(self._listen, worker, pipe)
         return self
 
     @property
     def workers(self) -> Collection[int]:
         return list(self._requests)
 
-    def ask(self, worker: int, request: Request) -> None:
+    def send(self, worker: int, request: Request) -> None:
         self._requests[worker].put(ForkingPickler.dumps(request))
 
-    def answers(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
-        come: list[tuple[int, Report | None]] = []
+    def receive(self, timeout: float) -> Iterator[tuple[int, Report | Lost]]:
+        received: list[tuple[int, Report | None]] = []
         with suppress(Empty):
-            come.append(self._answers.get(timeout=timeout))
+            received.append(self._reports.get(timeout=timeout))
             while True:
-                come.append(self._answers.get_nowait())
-        for worker, answer in come:
+                received.append(self._reports.get_nowait())
+        for worker, report in received:
             if worker not in self._requests:  # it was dismissed
                 continue
-            if answer is not None:
-                yield worker, answer
+            if report is not None:
+                yield worker, report
             else:
                 self._requests.pop(worker).put(None)
                 process = self._processes[worker]
-                process.join(_SECONDS_TO_LEAVE)
-                yield worker, Lost(_ending(process.exitcode))
+                process.join(_EXIT_TIMEOUT)
+                yield worker, Lost(_exit_reason(process.exitcode))
 
     def dismiss(self, worker: int) -> None:
         self._requests.pop(worker).put(None)
         self._processes[worker].kill()
 
     def _listen(self, worker: int, pipe: Connection) -> None:
-        """Collect what a worker answers, until it is gone."""
+        """Collect the reports of a worker until it ends."""
         with suppress(EOFError, OSError):
             while True:
-                self._answers.put((worker, pipe.recv()))
-        self._answers.put((worker, None))
+                self._reports.put((worker, pipe.recv()))
+        self._reports.put((worker, None))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         for requests in self._requests.values():
             requests.put(None)
-        deadline = time.monotonic() + (_SECONDS_TO_LEAVE if error is None else 0)
+        deadline = time.monotonic() + (_EXIT_TIMEOUT if error is None else 0)
         for process in self._processes.values():
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
@@ -95,57 +95,59 @@ class Processes:
                 process.join()
 
 
+def _start_thread(target: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=target, args=arguments, daemon=True).start()
+
+
 def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
-    """Send requests to a worker, and at last that there will be no more."""
-    with suppress(OSError):  # of a process that is gone, as its pipe tells who listens to it
+    """Send requests to a worker, and finally None."""
+    with suppress(OSError):  # the process has ended; `_listen` notices that too
         while (request := requests.get()) is not None:
             pipe.send_bytes(request)
         pipe.send(None)
 
 
 def _work(pipe: Connection, model: str | Path) -> None:
-    """What a worker's process does."""
+    """Handle requests in a worker's process until there are no more."""
     keep_freed_memory()
     worker = Worker(model)
     requests: SimpleQueue[Request | None] = SimpleQueue()
-    # Read beside the work: if this end read only between answers, a large answer and a large request could wait for
-    # each other forever.
-    threading.Thread(target=_read, args=(pipe, requests), daemon=True).start()
-    with suppress(OSError):  # the driver is gone
+    # In a thread: otherwise a large report and a large request could wait for each other forever.
+    _start_thread(_read, pipe, requests)
+    with suppress(OSError):  # the driver has ended
         while (request := requests.get()) is not None:
-            pipe.send(worker.answer(request))
+            pipe.send(worker.handle(request))
 
 
 def _read(pipe: Connection, requests: SimpleQueue[Request | None]) -> None:
     with suppress(EOFError, OSError):
         while True:
-            requests.put(pipe.recv())  # None: there will be no more
+            requests.put(pipe.recv())
     requests.put(None)
 
 
-def _ending(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is None:
         return "it closed its pipe"
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 @contextmanager
-def _alone_with_the_processor() -> Iterator[None]:
-    """Processes begun here compute with one thread each, unless the user wants it otherwise."""
-    if "OMP_NUM_THREADS" in os.environ:
-        yield
-        return
-    os.environ["OMP_NUM_THREADS"] = "1"
+def _single_threaded() -> Iterator[None]:
+    """Let processes that start here compute with one thread, unless the user has chosen a number."""
+    chosen = "OMP_NUM_THREADS" in os.environ
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         yield
     finally:
-        del os.environ["OMP_NUM_THREADS"]
+        if not chosen:
+            del os.environ["OMP_NUM_THREADS"]
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes begun here do not see Ctrl-C, which a terminal sends to all: the driver tells them what to do."""
-    resource_tracker.ensure_running()  # or the first process to begin would start it, which lets signals in again
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let processes that start here ignore Ctrl-C, which a terminal sends to all: the driver stops them."""
+    resource_tracker.ensure_running()  # otherwise the first process would start it, which unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
