@@ -1,4 +1,4 @@
-"""Runs of `counted_network` by the command, in processes of their own, and what these were shown."""
+"""Runs of `counted_network` by the command, in their own processes, and the rows that these were shown."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from parsimon.runs.config import RunConfig
 from parsimon.testing import Network
 from run_folder import RunFolder
 
-# Uncharged evaluations, probes outside the ball and gradients among them: all that must travel.
+# They include uncharged evaluations, probes outside the ball and gradients: everything that workers must send.
 ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square")
 
 
 def undisturbed(folder: Path) -> Run:
-    """A run of one process that nothing disturbs, in a folder where others of the same spec can be begun."""
-    # Workers elsewhere know nothing of where the tests lie, but they work in the folder of the run.
+    """Return an undisturbed run of one process, in a folder for other runs of the same configuration."""
+    # Workers on other nodes do not know the folder of the tests, but they work in the folder of the run.
     shutil.copy(counted_network.__file__, folder)
     images = np.random.default_rng(1).random((12, *SHAPE), dtype=np.float32)
     np.savez(folder / "data.npz", images=images, labels=Network(SHAPE)(images).argmax(axis=1))
@@ -40,28 +40,28 @@ def undisturbed(folder: Path) -> Run:
 
 
 class Run(RunFolder):
-    """A run in a folder, and what its processes were shown."""
+    """A run in a folder, and the rows that its processes were shown."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder / name
         self.environment = dict(os.environ)
         self._log, self._come = folder / f"{name}.log", folder / f"{name}.come"
         self._read = 0
-        self.calls: list[tuple[int, list[str]]] = []  # which process, and the rows of a call for a search
+        self.calls: list[tuple[int, list[str]]] = []  # the process, and the rows of one call for a search
 
-    def go(self, *means: str, moment: str = "//0", code: int = 0) -> str:
-        """Begin the run or go on with it until its process ends; what it says on standard error."""
-        process = self.start(*means, moment=moment)
+    def go(self, *options: str, moment: str = "//0", code: int = 0) -> str:
+        """Start or resume the run, wait for its process, and return its standard error."""
+        process = self.start(*options, moment=moment)
         return self.end(process, code)
 
-    def start(self, *means: str, moment: str = "//0") -> subprocess.Popen[str]:
+    def start(self, *options: str, moment: str = "//0") -> subprocess.Popen[str]:
         begun = (self.folder / "spec.toml").exists()
         arguments = ["resume", self.folder.name] if begun else ["run", "spec.toml", "--out", self.folder.name]
         watch = {"log": str(self._log), "moment": moment, "test": os.getpid(), "come": str(self._come)}
         (self.folder.parent / "counted_network.json").write_text(json.dumps(watch))
         self._come.unlink(missing_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "10", "--no-verify", *means],
+            [sys.executable, "-m", "parsimon", *arguments, "--in-flight", "10", "--no-verify", *options],
             cwd=self.folder.parent,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -71,7 +71,7 @@ class Run(RunFolder):
         )
 
     def moment(self, process: subprocess.Popen[str]) -> int:
-        """Wait for the moment; in which process it has come."""
+        """Wait for the moment, and return the process in which it came."""
         while not (self._come.exists() and self._come.read_text()):
             assert process.poll() is None, process.communicate()
             time.sleep(0.001)
@@ -97,9 +97,9 @@ class Run(RunFolder):
         return Counter(row for _, rows in self.calls for row in rows)
 
     def last_calls(self, ahead: int = 1) -> Counter[str]:
-        """The rows of the last calls of each process, and so what may have been asked again if it was killed.
+        """Return the rows of the last calls of each process, which may be queried again if it was killed.
 
-        Those are what it was asked for ahead, and one more: an answer is told when the next call is over.
+        Those are the requests sent ahead, and one more: losses are reported after the next call.
         """
         of_each = defaultdict(list)
         for process, rows in self.calls:
@@ -107,10 +107,10 @@ class Run(RunFolder):
         return Counter(row for calls in of_each.values() for rows in calls[-ahead - 1 :] for row in rows)
 
     def assert_same(self, whole: Run, again: Counter[str]) -> None:
-        """The results of the other, and nothing asked twice but what may have been in work at a kill.
+        """Compare the results with another run's, and check that only rows in `again` were queried twice.
 
-        Parsimonious asks for several points at once. Those behind a success may be shown or not, as batches fall, and
-        are not counted; they too are asked no more than once.
+        Parsimonious asks for several points at once. The points after a success are not counted. Whether they are
+        shown depends on the batches, but they too are shown at most once.
         """
         assert self.outcomes == whole.outcomes
         assert self.files == whole.files
@@ -122,19 +122,19 @@ class Run(RunFolder):
 
 
 def wait_until_gone(group: int) -> None:
-    """No process of a run outlives it for long."""
+    """Check that no process of a run outlives it for long."""
     for _ in range(600):
         if not members_of(group):
             return
         time.sleep(0.05)
-    raise AssertionError(f"processes of the run have stayed behind: {members_of(group)}")
+    raise AssertionError(f"processes of the run are still alive: {members_of(group)}")
 
 
 def members_of(group: int) -> list[str]:
-    """The living processes of a group; some may be dead, and only wait for their parent to take notice."""
+    """Return the living processes of a group, without zombies."""
     members = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # the process has just ended
             name, _, rest = path.read_text().rpartition(")")
             state, _, its_group = rest.split()[:3]
             if int(its_group) == group and state != "Z":

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, of one core each, with a token of its own: `Cluster` in a `with`."""
+"""A Ray cluster of two nodes with one core each on this machine, with its own token; a context manager."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-HEAD, SECOND = "127.0.0.2", "127.0.0.3"  # Ray puts the machine's own address in place of 127.0.0.1
-_SECONDS_TO_START = 240  # a busy machine takes its time
+HEAD, SECOND = "127.0.0.2", "127.0.0.3"  # Ray replaces 127.0.0.1 by the machine's address
+_SECONDS_TO_START = 240  # on a busy machine
 
 
 class Cluster:
-    """Two nodes, each a tree of processes. Those are ended one by one: `ray stop` would end the whole machine's."""
+    """Two nodes, each a tree of processes. They are killed one by one: `ray stop` would end every cluster here."""
 
     def __init__(self) -> None:
         self.address = f"{HEAD}:{_free_port()}"
@@ -61,7 +61,7 @@ class Cluster:
             time.sleep(0.1)
 
     def kill_second_node(self) -> None:
-        """All of its processes at once, as when a machine goes down."""
+        """Kill all processes of a node at once, as when a machine fails."""
         self._kill(SECOND)
 
     def _kill(self, node: str) -> None:
@@ -87,7 +87,7 @@ def _free_port() -> int:
 def _descendants(process: int) -> Iterator[int]:
     children = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # the process has just ended
             children[int(path.read_text().rpartition(")")[2].split()[1])].append(int(path.parent.name))
     waiting = [process]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, as tests compare it."""
+"""The files and rows of a run that tests compare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RunFolder:
-    """The folder of a run, which may not have been begun yet."""
+    """The folder of a run, which may not have started yet."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""Small stored runs: one that is finished, and one that Ctrl-C has ended in the middle of images."""
+"""Small stored runs: a finished one, and one that Ctrl-C interrupted with unfinished images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from parsimon.core.engine import Step
 from parsimon.results.result import Comparison
 from parsimon.runs.config import RunConfig
 
-OLD = Path(__file__).parent / "runs-0.2"  # with its data and its model, by version 0.2
+OLD = Path(__file__).parent / "runs-0.2"  # by version 0.2, with data and model
 SPEC = RunConfig(attacks=("square", "bandits"), model="sine_model:build", data="data.npz", eps="0.05", budget=60)
 
 
 def make(folder: Path) -> None:
-    """Store both runs in a folder, as the README beside those of version 0.2 says; it must be the working folder."""
+    """Store both runs in the working folder, as the README beside those of version 0.2 describes."""
 
     def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
         if attack == "Bandits" and step.counters.ended >= 3:
@@ -31,7 +31,7 @@ def make(folder: Path) -> None:
 
 
 def described(comparison: Comparison) -> dict[str, Any]:
-    """All that a run has to say, to the last bit."""
+    """Return everything in a run that must be read back exactly."""
     return {
         name: (
             [(outcome, outcome.confidence) for outcome in result.outcomes],

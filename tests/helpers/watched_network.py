@@ -1,8 +1,8 @@
-"""A network in a process that is to be killed: it writes down all that happens, and says when the moment has come.
+"""A network for a process that is to be killed. It logs every moment, and reports the one that a test has chosen.
 
-Whatever it is shown is a moment, and so is every statement that the run's file is asked to carry out. Each is a line in
-a log, handed to the operating system at once, so that no kill takes it back. At the moment that a test has chosen, the
-process kills itself there and then, or says so and goes on, for the test to do with it what it likes.
+Every model call is a moment, and so is every SQL statement on the run file. Each is a line in a log, which is handed to
+the operating system at once, so that a kill loses none. At the chosen moment the process kills itself, or prints "now"
+and continues, so that the test can kill it later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHAPE = (3, 8, 8)
 
 
 class Network(Model):
-    """Two layers and their gradients, in which no row's result depends on the others, to the last bit."""
+    """Two layers with gradients. The scores of a row do not depend on other rows, not even in the last bit."""
 
     gives = "gradient"
 
@@ -50,17 +50,19 @@ class Network(Model):
 
 
 def _product(rows: NDArray[Any], matrix: Exact) -> Exact:
-    total: Exact = (rows[:, None, :] * matrix).sum(axis=-1)  # a faster way may round by the number of rows
+    total: Exact = (rows[:, None, :] * matrix).sum(
+        axis=-1
+    )  # a matrix product may round differently for other numbers of rows
     return total
 
 
 class Log:
-    """What has happened, and what to look out for: `rows/moment/now` or `rows/moment/later`."""
+    """The moments so far, and the chosen one: `rows/moment/now` or `rows/moment/later`."""
 
     def __init__(self) -> None:
         self._file = os.open(os.environ["WATCH_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         rows, self._moment, self._how = os.environ.get("WATCH_FOR", "0//").split("/")
-        self._rows = int(rows)  # of searches, still to be shown before
+        self._rows = int(rows)  # rows of searches to be shown before the moment
         self._searching = False
 
     def shown(self, images: Pixels) -> None:
@@ -68,8 +70,8 @@ class Log:
             self._rows -= len(images)
         self.moment(" ".join(["shown", *(hashlib.sha1(image.tobytes()).hexdigest()[:12] for image in images)]))
 
-    def told(self, statement: str) -> None:
-        """What SQLite is told to do. The run's file is opened after the checks, so that searches begin then."""
+    def executed(self, statement: str) -> None:
+        """Log an SQL statement. The run file is opened after the checks, so searches begin then."""
         self._searching = True
         self.moment(" ".join(statement.split()[:3]))
 
@@ -101,7 +103,7 @@ class Watched(Network):
 
 
 def build() -> Watched:
-    """The network, in a process where no file may grow beyond WATCH_ROOM bytes, as on a disk that is nearly full."""
+    """Return the network. WATCH_ROOM limits the bytes of every file, as a nearly full disk does."""
     if room := int(os.environ.get("WATCH_ROOM", "0")):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     log = Log()
@@ -109,7 +111,7 @@ def build() -> Watched:
 
     def watched(*arguments: Any, **settings: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **settings)
-        connection.set_trace_callback(log.told)
+        connection.set_trace_callback(log.executed)
         return connection
 
     vars(sqlite3)["connect"] = watched

@@ -1,4 +1,4 @@
-"""Bad input ends in a sentence that says what was expected, what came and what to do; never in another exception."""
+"""Bad input leads to an error that says what was expected, what came and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from small_model import IMAGES, LABELS, Pixels, attack, changed, linear, raising
 
 
 class Lazy:
-    """Images that are read when they are asked for."""
+    """Images that are read lazily."""
 
     def __init__(self, *items: Any) -> None:
         self._items = items
@@ -28,7 +28,7 @@ class Lazy:
 
 
 def after(calls: int, spoil: Callable[[Pixels], Any]) -> Callable[[Pixels], Any]:
-    """The linear model, whose answers are spoilt after so many calls. Two of them are the checks."""
+    """Return the linear model with scores that are spoilt after `calls` calls. The checks make two."""
     answered = 0
 
     def model(images: Pixels) -> Any:
@@ -209,7 +209,7 @@ CASES = [
     Case("an unknown word for targets", lambda: attack(targets="likely"), InputError, ("'next'", "got 'likely'")),
     # What the model returns.
     Case(
-        "one score an image",
+        "one score per image",
         lambda: attack(lambda images: linear(images)[:, 0]),
         ModelError,
         ("shape (images, classes), here (6, at least 2)", "got (6,)"),
@@ -322,7 +322,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_bad_input_is_answered_with_a_sentence(case: Case) -> None:
+def test_bad_input_is_refused_with_a_helpful_message(case: Case) -> None:
     with pytest.raises(ParsimonError) as caught:
         case.call()
     assert type(caught.value) is case.kind
@@ -330,20 +330,19 @@ def test_bad_input_is_answered_with_a_sentence(case: Case) -> None:
         assert word in str(caught.value)
 
 
-def test_the_sentence_about_a_label_is_exact() -> None:
+def test_the_message_about_a_label_is_exact() -> None:
     with pytest.raises(InputError) as caught:
         attack(labels=changed(LABELS, 3, 12))
     assert str(caught.value) == "labels must be 0..9 for this model; got 12 at image 3"
 
 
-def test_the_good_input_that_the_bad_is_made_from_is_taken() -> None:
-    """Or the table above would be empty talk."""
+def test_the_unspoilt_input_is_accepted() -> None:
     assert len(attack().outcomes) == 6
     assert len(attack(targets=OTHER, eight_bit=True, loss="margin").outcomes) == 6
     assert len(attack(softmax, scores="probabilities").outcomes) == 6
 
 
-def test_a_model_that_normalises_its_images_in_place_is_taken() -> None:
+def test_a_model_may_normalise_its_images_in_place() -> None:
     def in_place(images: Pixels) -> Pixels:
         images -= np.float32(0.5)
         return linear(images)
@@ -368,9 +367,7 @@ def test_rounding_noise_in_the_scores_is_tolerated() -> None:
     assert attack(noisy).summary.queries > 0
 
 
-def test_nan_scores_name_the_image_that_they_came_for() -> None:
-    """Of several images in a batch, the one whose point got the NaN."""
-
+def test_nan_scores_name_their_image_among_those_of_a_batch() -> None:
     def nan_near_image_4(images: Pixels) -> Pixels:
         scores = linear(images)
         near = np.abs(images - IMAGES[4]).max(axis=(1, 2, 3)) < 0.05
@@ -388,7 +385,7 @@ def test_an_exception_in_the_model_is_kept_as_the_cause() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_an_exception_during_the_attack_is_quoted_too() -> None:
+def test_an_exception_during_the_attack_is_quoted() -> None:
     def fail(_: Pixels) -> Pixels:
         raise ConnectionError("the service is gone")
 

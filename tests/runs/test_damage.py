@@ -1,4 +1,4 @@
-"""Damaged files in a run's folder: always a sentence that says what is damaged, never a traceback."""
+"""A damaged file in a run's folder leads to an error that says what is damaged, never to a traceback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def copies(made: Path, tmp_path: Path) -> Path:
-    """Runs of this format, and in `old` those of format 3, which has no checksums."""
+    """Return a folder with runs of this format, and in `old` runs of format 3, which has no checksums."""
     for name in ("finished", "interrupted"):
         shutil.copytree(made / name, tmp_path / name)
     shutil.copytree(OLD, tmp_path / "old")
@@ -51,7 +51,7 @@ def change(folder: Path, statement: str, *values: object) -> None:
 
 
 def refused(folder: Path, kind: type[ParsimonError] = StoreError) -> str:
-    """The sentence with which a run is neither read nor resumed."""
+    """Check that a run can be neither read nor resumed, and return the error."""
     with pytest.raises(kind) as read:
         runs.load(folder)
     with pytest.raises(kind):
@@ -112,7 +112,7 @@ def test_a_lost_row_is_noticed(copies: Path, statement: str, sentence: str) -> N
         runs.resume(copies / "interrupted")
 
 
-def test_what_can_still_be_used_is_said(copies: Path) -> None:
+def test_the_error_says_what_can_still_be_used(copies: Path) -> None:
     folder = copies / "finished"
     (folder / "results.csv").write_text("attack,image\n")
     change(folder, "UPDATE outcomes SET success = 1 - success WHERE image < 3")
@@ -148,7 +148,7 @@ KEYS = ("chosen", "classes", "confidence", "fingerprint", "labels", "predicted",
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_fact_of_any_content_is_a_sentence(copies: Path, key: str) -> None:
+def test_a_fact_of_any_content_is_refused(copies: Path, key: str) -> None:
     for number, value in enumerate(VALUES):
         folder = copies / f"{number}"
         shutil.copytree(OLD / "interrupted", folder)
@@ -173,7 +173,7 @@ def test_a_fact_of_any_content_is_a_sentence(copies: Path, key: str) -> None:
         "told = 7",
     ],
 )
-def test_a_journal_entry_of_any_content_is_a_sentence(copies: Path, change_to: str) -> None:
+def test_a_journal_entry_of_any_content_is_refused(copies: Path, change_to: str) -> None:
     folder = copies / "old" / "interrupted"
     change(folder, f"UPDATE journal SET {change_to} WHERE call = 30")
     assert "journal entry 30 of Bandits" in refused(folder)
@@ -188,16 +188,18 @@ def test_a_journal_entry_of_any_content_is_a_sentence(copies: Path, change_to: s
         *("image = 1000", "image = 'first'", "attack = 'nobody'", "success = 'yes'"),
     ],
 )
-def test_an_outcome_of_any_content_is_a_sentence(copies: Path, change_to: str) -> None:
+def test_an_outcome_of_any_content_is_refused(copies: Path, change_to: str) -> None:
     folder = copies / "old" / "finished"
     change(folder, f"UPDATE outcomes SET {change_to} WHERE attack = 'Square' AND image = 2")
     with pytest.raises(StoreError, match="is damaged: "):
         runs.load(folder)
-    with suppress(ParsimonError):  # where nobody looks at it, as at the outcome of an unknown attack, it may be resumed
+    with suppress(
+        ParsimonError
+    ):  # damage in rows that a resumed run does not read, such as those of an unknown attack, is allowed
         runs.resume(folder)
 
 
-def test_a_table_that_is_missing_is_a_sentence(copies: Path) -> None:
+def test_a_missing_table_is_refused(copies: Path) -> None:
     for table in ("about", "outcomes", "journal"):
         folder = copies / table
         shutil.copytree(copies / "finished", folder)
@@ -209,7 +211,7 @@ def test_a_table_that_is_missing_is_a_sentence(copies: Path) -> None:
 
 
 def spoilt(path: Path, content: bytes | None) -> None:
-    """Replace a file; None makes a folder of it."""
+    """Replace a file by other content, or by a folder if that is None."""
     path.unlink()
     if content is None:
         path.mkdir()
@@ -218,7 +220,7 @@ def spoilt(path: Path, content: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, None])
-def test_a_lock_that_is_none_is_a_sentence(copies: Path, content: bytes | None) -> None:
+def test_a_damaged_lock_is_refused(copies: Path, content: bytes | None) -> None:
     folder = copies / "finished"
     spoilt(folder / "lock.sqlite", content)
     assert not is_written(folder)
@@ -261,7 +263,7 @@ TOML = {
 
 
 @pytest.mark.parametrize("content", TOML.values(), ids=TOML)
-def test_a_spec_of_any_content_is_a_sentence(copies: Path, content: bytes | None) -> None:
+def test_a_spec_of_any_content_is_refused(copies: Path, content: bytes | None) -> None:
     path = copies / "finished" / "spec.toml"
     spoilt(path, content)
     sentence = refused(copies / "finished", InputError)
@@ -303,7 +305,7 @@ def test_a_run_whose_data_have_changed_is_neither_read_nor_resumed(
 
 
 def failing(code: int, message: str) -> Callable[..., sqlite3.Connection]:
-    """What SQLite says in circumstances that are hard to bring about for a user who may do anything."""
+    """Return a `connect` that fails in ways that are hard to provoke as root."""
 
     def connect(*_: object, **__: object) -> sqlite3.Connection:
         error = sqlite3.OperationalError(message)
@@ -324,7 +326,7 @@ def failing(code: int, message: str) -> Callable[..., sqlite3.Connection]:
         (sqlite3.SQLITE_NOTADB, "file is not a database", "delete it, then try again"),
     ],
 )
-def test_a_lock_that_cannot_be_had_has_its_own_reason(
+def test_a_lock_that_cannot_be_taken_has_its_own_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str, sentence: str
 ) -> None:
     (tmp_path / "lock.sqlite").touch()

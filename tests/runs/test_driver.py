@@ -1,4 +1,4 @@
-"""The driver: whichever worker an image goes to, and whichever workers are lost, its result is the engine's own."""
+"""The driver has the engine's results, whichever worker attacks an image and whichever workers are lost."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class ScriptedPool:
     """A pool in this process, whose workers report in any order and are lost at any moment."""
 
     def __init__(self, count: int, *, losses: int = 0, seed: int = 0, late: int | None = None) -> None:
-        self.given: dict[int, list[int]] = defaultdict(list)  # how many tasks each worker was given, time after time
+        self.given: dict[int, list[int]] = defaultdict(list)  # the numbers of tasks assigned to each worker
         self.shown: list[bytes] = []
-        self.unseen: list[bytes] = []  # rows that were shown, but of which a lost worker did not report
-        self._rows: dict[int, list[bytes]] = defaultdict(list)  # that each worker was shown
-        self._reported: Counter[int] = Counter()  # how many of them it has reported of
+        self.unseen: list[bytes] = []  # rows that a lost worker did not report
+        self._rows: dict[int, list[bytes]] = defaultdict(list)  # shown by each worker
+        self._reported: Counter[int] = Counter()  # how many of them it has reported
         self._workers = {worker: Worker(Recording(SHAPE)) for worker in range(count)}
         self._requests: dict[int, deque[bytes]] = {worker: deque() for worker in range(count)}
         self._losses, self._random = losses, random.Random(seed)
-        self.late = late  # a worker that does not answer for now
+        self.late = late  # a worker that does not report for now
         self.dismissed: list[int] = []
 
     @property
@@ -87,7 +87,7 @@ def engine_config(attack: str = "parsimonious", in_flight: int = 6) -> EngineCon
 
 @cache
 def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
-    """What one engine comes to, and the rows that it shows."""
+    """Return the outcomes and counters of one engine, and the rows that it shows."""
     model = Recording(SHAPE)
     engine = engine_config(attack, 256).engine(model)
     outcomes = {outcome.index: outcome for outcome in engine.run(TASKS)}
@@ -102,7 +102,7 @@ def alone(attack: str) -> tuple[dict[int, Outcome], Counters, Counter[bytes]]:
     in_flight=st.integers(1, 12),
     seed=st.integers(0, 1000),
 )
-def test_outcomes_are_the_engines_own_whoever_is_lost(
+def test_outcomes_are_those_of_an_engine_whichever_workers_are_lost(
     attack: str, count: int, survivors: int, in_flight: int, seed: int
 ) -> None:
     expected, counters, once = alone(attack)
@@ -114,7 +114,7 @@ def test_outcomes_are_the_engines_own_whoever_is_lost(
     assert driver.counters.queries == counters.queries
     assert (driver.counters.ended, driver.counters.successes) == (counters.ended, counters.successes)
     assert driver.counters.rows == len(pool.shown) - len(pool.unseen)
-    # Beyond what a lost worker did not report, only points behind a success in the same breath differ, by batches.
+    # Apart from unreported rows, only points after a success in the same ask differ, since batches differ.
     more = Counter(pool.shown) - Counter(pool.unseen) - once
     assert all(row not in once and times == 1 for row, times in more.items())
 
@@ -126,7 +126,7 @@ def test_few_images_are_spread_over_all_workers() -> None:
     assert max(sizes[0] for sizes in pool.given.values()) == len(TASKS) / 4
 
 
-def test_a_worker_holds_no_more_than_it_has_room_for() -> None:
+def test_a_worker_attacks_at_most_in_flight_images() -> None:
     pool = ScriptedPool(2)
     driver = Driver(pool, engine_config(in_flight=3))
     held = []
@@ -138,7 +138,7 @@ def test_a_worker_holds_no_more_than_it_has_room_for() -> None:
     assert max(max(counts) for counts in held) == 3
 
 
-def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_told_is_lost() -> None:
+def test_after_a_stop_every_image_in_flight_is_interrupted_and_no_loss_is_forgotten() -> None:
     whole = {outcome.index: outcome for outcome in Driver(ScriptedPool(2), engine_config()).run(TASKS)}
     pool = ScriptedPool(2)
     driver = Driver(pool, engine_config())
@@ -160,7 +160,7 @@ def test_after_a_stop_every_image_in_flight_is_interrupted_and_nothing_that_was_
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
+def test_after_a_stop_a_silent_worker_is_dismissed_and_its_reports_are_kept(
     count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(driver_module, "_PATIENCE", 0.01)
@@ -188,14 +188,14 @@ def test_after_a_stop_a_silent_worker_is_dismissed_and_what_it_told_is_kept(
     assert driver.counters.queries == sum(outcome.queries for outcome in found)
 
 
-def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_waits_for_a_slow_worker_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     pool = ScriptedPool(2)
     driver = Driver(pool, engine_config())
 
     def pass_time(_: Step) -> None:
-        clock[0] += 100  # seconds for each model call
+        clock[0] += 100  # seconds per model call
         if driver.counters.calls == 20:
             driver.stop()
 
@@ -204,7 +204,7 @@ def test_a_worker_that_answers_slowly_is_waited_for_after_a_stop(monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_worker_that_begins_when_an_attack_has_ended_without_it_loses_no_answer_in_the_next(seed: int) -> None:
+def test_a_worker_that_starts_after_an_attack_has_ended_loses_no_report_of_the_next(seed: int) -> None:
     pool = ScriptedPool(2, seed=seed, late=1)
     list(Driver(pool, engine_config("pgd,steps=10")).run(TASKS))
     pool.late, before = None, len(pool.shown)
@@ -226,7 +226,7 @@ def test_a_driver_without_workers_says_so() -> None:
 
 
 class UnsendableError(Exception):
-    """Its arguments are not those that it is made with, so it cannot be sent as it is."""
+    """An error whose arguments differ from those of its constructor, so that it cannot be unpickled."""
 
     def __init__(self, left: str, right: str) -> None:
         super().__init__(f"{left} {right}")
@@ -241,7 +241,7 @@ class Broken(Attack):
         yield
 
 
-def test_an_error_of_any_kind_comes_back_as_a_report() -> None:
+def test_any_error_is_reported() -> None:
     def error_of(attack: Attack) -> Exception | None:
         worker = Worker(Network(SHAPE))
         worker.handle(Request(config=replace(engine_config(), attack=attack)))

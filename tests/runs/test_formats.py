@@ -1,4 +1,4 @@
-"""Runs that version 0.2 has stored can be read, and are upgraded when they are opened for writing."""
+"""Runs of version 0.2 can be read, and are upgraded when they are opened for writing."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ def exported(folder: Path, path: Path) -> list[dict[str, str]]:
 
 
 def losses(folder: Path) -> dict[tuple[str, int], list[float]]:
-    """The losses in the journal of a file of format 3, by image."""
+    """Return the losses in the journal of a file of format 3, by attack and image."""
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for attack, told in rows(folder, "SELECT attack, told FROM journal ORDER BY call"):
-        heads = np.frombuffer(told, "<i8", 4 + 5 * int(np.frombuffer(told, "<i8", 1)[0]))[4:].reshape(-1, 5)
+    for attack, packed in rows(folder, "SELECT attack, told FROM journal ORDER BY call"):
+        heads = np.frombuffer(packed, "<i8", 4 + 5 * int(np.frombuffer(packed, "<i8", 1)[0]))[4:].reshape(-1, 5)
         at = 32 + heads.nbytes
         for image, length, *_ in heads.tolist():
-            found[attack, image] += np.frombuffer(told, "<f8", length, at).tolist()
+            found[attack, image] += np.frombuffer(packed, "<f8", length, at).tolist()
             at += 8 * length
     return found
 
 
 def test_an_old_run_is_read_as_the_old_version_reads_it(old: Path, tmp_path: Path) -> None:
     before = (old / "run.sqlite").read_bytes()
-    told = list(csv.DictReader((old / "results.csv").read_text().splitlines()))
+    expected = list(csv.DictReader((old / "results.csv").read_text().splitlines()))
     for _ in ("as it is", "upgraded"):
         found = exported(old, tmp_path / "now.csv")
-        assert [{key: row[key] for key in told[0]} for row in found] == told
+        assert [{key: row[key] for key in expected[0]} for row in found] == expected
         assert {row["out_of_range"] for row in found} == {"0"}
         if rows(old, "PRAGMA user_version") == [(3,)]:
             assert (old / "run.sqlite").read_bytes() == before
@@ -78,7 +78,7 @@ def test_an_old_run_is_read_as_the_old_version_reads_it(old: Path, tmp_path: Pat
     assert rows(old, "PRAGMA user_version") == [(4,)]
 
 
-def test_the_upgrade_keeps_every_outcome_and_every_reply(old: Path) -> None:
+def test_the_upgrade_keeps_every_outcome_and_every_loss(old: Path) -> None:
     outcomes, journal = rows(old, "SELECT rowid, * FROM outcomes"), losses(old)
     queries = dict(rows(old, "SELECT key, CAST(value AS INTEGER) FROM about WHERE key LIKE 'queries %'"))
     upgrade(old)
@@ -86,16 +86,16 @@ def test_the_upgrade_keeps_every_outcome_and_every_reply(old: Path) -> None:
     assert [row[:13] for row in now] == outcomes
     ended = {(row[1], row[2]) for row in now}
     with Store(old, images()) as store:
-        told = {(name, image): each for name in ATTACKS for image, each in store.journal(name).items()}
+        entries = {(name, image): each for name in ATTACKS for image, each in store.journal(name).items()}
         assert {name: store.queries(name) for name in ATTACKS} == {name: queries[f"queries {name}"] for name in ATTACKS}
-    assert {key: each.loss.tolist() for key, each in told.items()} == {
+    assert {key: each.loss.tolist() for key, each in entries.items()} == {
         key: found for key, found in journal.items() if key not in ended
     }
-    assert bool(told) == (old.name == "interrupted")
-    assert {each.out_of_range for each in told.values()} <= {0}
+    assert bool(entries) == (old.name == "interrupted")
+    assert {each.out_of_range for each in entries.values()} <= {0}
 
 
-def test_an_upgrade_that_is_cut_short_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_upgrade_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = {table: rows(old, f"SELECT * FROM {table}") for table in ("about", "outcomes", "journal")}
 
     def full(*_: object) -> bytes:
@@ -118,7 +118,7 @@ def test_an_upgraded_run_notices_a_changed_row(old: Path) -> None:
         runs.load(old)
 
 
-def test_an_old_run_is_resumed_to_the_end_that_the_old_version_came_to(
+def test_an_old_run_is_resumed_to_the_results_of_the_old_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "old"

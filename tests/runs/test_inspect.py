@@ -1,4 +1,4 @@
-"""What `parsimon check` finds."""
+"""The findings of `parsimon check`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def findings(
     return {each.name: each for each in found}
 
 
-def test_everything_is_fine_with_the_bundled_network(bundled: Bundled) -> None:
+def test_the_bundled_network_passes_all_checks(bundled: Bundled) -> None:
     found = findings(zoo.path("robust"), bundled.images, bundled.labels)
     assert {name: each.verdict for name, each in found.items()} == {
         "images": "ok",
@@ -50,28 +50,28 @@ def test_everything_is_fine_with_the_bundled_network(bundled: Bundled) -> None:
     ],
     ids=["images", "labels", "model", "scores"],
 )
-def test_what_would_stop_an_attack_is_an_error_finding(bad: dict[str, Any], words: str) -> None:
+def test_a_problem_that_would_stop_an_attack_is_an_error(bad: dict[str, Any], words: str) -> None:
     (finding,) = findings(**bad).values()
     assert finding.verdict == "error"
     assert words in finding.sentence
 
 
-def test_an_accuracy_of_guessing_is_noted() -> None:
+def test_an_accuracy_no_better_than_guessing_is_noted() -> None:
     wrong = np.tile((LABELS + 1) % 10, 2)
     found = findings(images=np.tile(IMAGES, (2, 1, 1, 1)), labels=changed(wrong, 0, LABELS[0]))["clean accuracy"]
     assert found.verdict == "note"
     assert found.sentence.startswith("8.3%: 1 of 12 images can be attacked, no more than by guessing.")
 
 
-def test_a_model_whose_channels_come_last_is_told_from_one_of_another_size() -> None:
+def test_channels_last_and_another_size_have_different_messages() -> None:
     for declared, words in (((8, 8, 3), "its channels come last"), ((3, 9, 9), "resize them, channels first")):
-        oracle: Any = as_model(linear)
-        oracle.image_shape = declared  # as an ONNX file declares it
+        checked: Any = as_model(linear)
+        checked.image_shape = declared  # as an ONNX file declares it
         with pytest.raises(InputError, match=words):
-            check_shape(oracle, (3, 8, 8))
+            check_shape(checked, (3, 8, 8))
 
 
-def test_a_model_that_fails_on_a_single_image_is_an_error_finding() -> None:
+def test_a_model_that_fails_on_a_single_image_is_an_error() -> None:
     def not_alone(images: Pixels) -> Pixels:
         if len(images) == 1:
             raise ValueError("squeezed too far")
@@ -86,7 +86,7 @@ def test_a_model_that_fails_on_a_single_image_is_an_error_finding() -> None:
 def test_scores_that_depend_on_the_size_of_the_batch_are_noted() -> None:
     found = findings(lambda images: linear(images) + np.float32(0.01 * len(images)))
     assert found["size of the batch"].verdict == "note"
-    assert "0.03 with the size of the batch" in found["size of the batch"].sentence  # of 4 images and of 1
+    assert "0.03 with the size of the batch" in found["size of the batch"].sentence  # between batches of 4 and of 1
     assert [name for name, each in found.items() if each.verdict != "ok"] == ["size of the batch"]
 
 
@@ -96,7 +96,7 @@ def test_scores_that_depend_on_the_place_in_the_batch_are_noted() -> None:
     assert "0.03 with the place" in found["place in the batch"].sentence
 
 
-def test_scores_that_move_a_little_from_call_to_call_are_noted() -> None:
+def test_scores_that_differ_a_little_from_call_to_call_are_noted() -> None:
     steps: Iterator[int] = iter(range(1000))
     found = findings(lambda images: linear(images) + np.float32(1e-4) * next(steps))
     assert found["determinism"].verdict == "note"

@@ -1,4 +1,4 @@
-"""Ctrl-C: what is finished is kept, and what is not is named."""
+"""After Ctrl-C, finished images are kept and unfinished ones are named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pixels = NDArray[np.float32]
 LARGE, SMALL = 128 / 255, 0.5 / 255
 
 
-# A model that says when it is called for the so many-th time, and answers only once a signal has come.
+# A model that reports one of its calls by number, and answers that call only after a signal.
 SLOW_MODEL = """
 import atexit, os, select, signal, sys
 import numpy as np
@@ -72,7 +72,7 @@ def whole_and_cut(folder: Path, *arguments: str) -> Iterator[Ran]:
     weights = random.normal(size=(192, 10)).astype(np.float32)
     images = random.random((12, 3, 8, 8), dtype=np.float32)
     labels = (images.reshape(12, -1) @ weights).argmax(axis=1)
-    labels[5] = (labels[5] + 1) % 10  # one that is misclassified to begin with
+    labels[5] = (labels[5] + 1) % 10  # a misclassified image
     np.savez(folder / "data.npz", images=images, labels=labels, weights=weights)
     (folder / "slow_model.py").write_text(SLOW_MODEL)
     whole = run_slowly(folder, 0, *arguments)
@@ -101,7 +101,7 @@ def run_slowly(folder: Path, wait_at: int, *arguments: str) -> Ran:
 
 
 @pytest.mark.parametrize("in_flight", [1, 3, 256])
-def test_ctrl_c_keeps_what_is_finished_and_names_what_is_not(tmp_path: Path, in_flight: int) -> None:
+def test_ctrl_c_keeps_finished_images_and_names_the_others(tmp_path: Path, in_flight: int) -> None:
     runs = list(whole_and_cut(tmp_path, "-c", SCRIPT, str(in_flight)))
     assert [run.code for run in runs] == [0, 0]
     whole, cut = (json.loads(run.out) for run in runs)
@@ -122,7 +122,7 @@ def test_ctrl_c_keeps_what_is_finished_and_names_what_is_not(tmp_path: Path, in_
     assert "Unfinished" not in whole["text"]
 
 
-def test_ctrl_c_in_the_command_writes_what_is_finished_and_exits_with_130(tmp_path: Path) -> None:
+def test_ctrl_c_in_the_command_writes_finished_images_and_exits_with_130(tmp_path: Path) -> None:
     tables = []
     data = ["--model", "slow_model:build", "--data", "data.npz"]
     options = ["--eps", "0.03", "--budget", "200", "--batch-size", "4", "--out"]

@@ -1,4 +1,4 @@
-"""Whatever ends a run's process, the run goes on as if nothing had happened, and asks no answered question again."""
+"""A run whose process ends at any moment is resumed to the same result, and repeats no query that was answered."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from watched_network import SHAPE, Network
 
 BATCH = 8
 IMAGES = 12
-# Uncharged evaluations, probes outside the ball and gradients among them: all that a journal must be able to retell.
+# They include uncharged evaluations, probes outside the ball and gradients: everything that a journal must replay.
 ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square")
 
 
 class Kill(NamedTuple):
-    """The moment at which a process is killed: the next one that is called so, there and then or a little later."""
+    """When to kill a process: at the next moment of this name, or a little later."""
 
     moment: str
-    rows: int = 1  # of its searches, that must have been shown by then; 0: none, the process is only beginning
-    delay: float | None = None  # seconds after the moment, by another process; None: it kills itself
+    rows: int = 1  # of its searches that the model must have seen before; 0: the process is still starting
+    delay: float | None = None  # seconds after the moment, then another process kills it; None: it kills itself
 
 
-# When an attack is over, its books are closed. A process begins with the checks, then opens the run's file and reads
-# the journal. At work, it is in a model call, between calls, or in one of the parts of a write.
+# An attack ends by deleting its journal. A process starts with the checks, then opens the run file and reads the
+# journal. Later it is in a model call, between calls, or in one of the steps of a write.
 CLOSING = ("DELETE", "VACUUM")
-BEGINNING = ("built", "shown", "SELECT told")
+BEGINNING = ("built", "shown", "SELECT call,")
 WORKING = ("shown", "answered", "BEGIN", "INSERT INTO outcomes", "INSERT INTO journal", "COMMIT")
 LATER = 0.005
 KINDS = (
@@ -51,22 +51,22 @@ KINDS = (
 
 
 class Life(NamedTuple):
-    """All that a process did, moment by moment, until it ended."""
+    """All moments of one process."""
 
     moments: list[str]
-    cut_off: bool  # before it could end by itself
+    cut_off: bool  # it was killed
 
     @property
     def calls(self) -> list[list[str]]:
-        """The rows of each model call on behalf of a search, all of which come after the run's file was locked."""
+        """The rows of each model call for a search. All of them come after the run file was locked."""
         first = self.moments.index("BEGIN EXCLUSIVE") if "BEGIN EXCLUSIVE" in self.moments else len(self.moments)
         return [moment.split()[1:] for moment in self.moments[first:] if moment.startswith("shown")]
 
     @property
     def unsaved(self) -> list[str]:
-        """The rows of the last two calls, less one for each write after them that was over: something came after it.
+        """The rows of the last two calls, minus one call per write that was completed after them.
 
-        Two, because an answer may be written only when the next call is over.
+        Two, because a response may be written only after the next call.
         """
         if not self.calls or not self.cut_off:
             return []
@@ -76,7 +76,7 @@ class Life(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """How many rows were shown when each attack was over."""
+        """The number of rows shown when each attack ended."""
         deletions = [number for number, moment in enumerate(self.moments) if moment.startswith("DELETE")]
         return [sum(map(len, Life(self.moments[:number], self.cut_off).calls)) for number in deletions]
 
@@ -101,7 +101,7 @@ class Run(RunFolder):
         self._log = folder / f"{name}.log"
 
     def live(self) -> str:
-        """Begin the run or go on with it, to its end; what is printed."""
+        """Start or resume the run, wait for its end, and return what it prints."""
         process = self._start()
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
@@ -109,7 +109,7 @@ class Run(RunFolder):
         return out
 
     def die(self, kill: Kill) -> None:
-        """Begin the run or go on with it, until it is killed."""
+        """Start or resume the run, and kill it."""
         at_once = kill.delay is None
         process = self._start(WATCH_FOR=f"{kill.rows}/{kill.moment}/{'now' if at_once else 'later'}")
         if kill.delay is not None:
@@ -121,7 +121,7 @@ class Run(RunFolder):
         self._read_log()
 
     def stop(self, kill: Kill) -> str:
-        """Begin the run or go on with it, until Ctrl-C; what is printed."""
+        """Start or resume the run, stop it with Ctrl-C, and return what it prints."""
         process = self._start(WATCH_FOR=f"{kill.rows}/{kill.moment}/later")
         wait_for_the_moment(process)
         process.send_signal(signal.SIGINT)
@@ -131,7 +131,7 @@ class Run(RunFolder):
         return out
 
     def run_out_of_room(self, room: int) -> str:
-        """Begin the run or go on with it, until a file is larger than that; the error."""
+        """Start or resume the run until a file exceeds `room` bytes, and return the error."""
         process = self._start(WATCH_ROOM=str(room))
         _, err = process.communicate(timeout=120)
         assert process.returncode == 2, err
@@ -162,7 +162,7 @@ class Run(RunFolder):
 
     @property
     def unsaved(self) -> Counter[str]:
-        """What was in work whenever a process ended before the run did, and so may have been asked again."""
+        """Rows under way when a process was killed, which may have been queried again."""
         return Counter(row for life in self.lives for row in life.unsaved)
 
     @property
@@ -171,7 +171,7 @@ class Run(RunFolder):
         return int(counted)
 
     def calls_in_the_journal(self) -> int:
-        """Read in a copy, since SQLite mends a file that it opens."""
+        """Count the journal rows in a copy, since SQLite repairs a file that it opens."""
         if not (self.folder / "spec.toml").exists():
             return 0
         copy = self.folder.with_name("copy")
@@ -188,7 +188,7 @@ def wait_for_the_moment(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Run:
-    """A run that nothing disturbs."""
+    """Return an undisturbed run."""
     images = np.random.default_rng(1).random((IMAGES, *SHAPE), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, labels=Network()(images).argmax(axis=1))
     spec = RunConfig(
@@ -200,12 +200,12 @@ def whole(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def other(whole: Run) -> Run:
-    """A run of the same spec that is going to be disturbed."""
+    """Return a run of the same configuration, to be disturbed."""
     return Run(whole.folder.parent, "resumed")
 
 
 def kills(ends: list[int], seed: int) -> Iterator[Kill]:
-    """One of each kind, all over a run in which the attacks are over after so many rows."""
+    """Yield one kill of each kind, spread over a run whose attacks end after these numbers of rows."""
     moments = random.Random(seed)
     for number, (first, last) in enumerate(pairwise([0, *ends])):
         kinds = KINDS[number :: len(ends)]
@@ -216,11 +216,11 @@ def kills(ends: list[int], seed: int) -> Iterator[Kill]:
             yield Kill(kind.moment, kind.rows * when, delay)
 
 
-def assert_nothing_was_asked_twice(whole: Run, other: Run, most_again: int) -> None:
-    """But for what was in work when a process ended.
+def assert_no_query_was_repeated(whole: Run, other: Run, most_again: int) -> None:
+    """Compare the queries of two runs, except those under way when a process was killed.
 
-    Parsimonious asks for several points at once. Those behind a success may be shown or not, as batches fall, and are
-    not counted; they too are asked no more than once.
+    Parsimonious asks for several points at once. The points after a success are not counted. Whether they are shown
+    depends on the batches, but they too are shown at most once.
     """
     more = other.shown - other.unsaved - whole.shown
     assert [row for row, times in more.items() if times > 1 or row in whole.shown] == []
@@ -230,7 +230,7 @@ def assert_nothing_was_asked_twice(whole: Run, other: Run, most_again: int) -> N
     assert whole.evaluations <= other.shown.total() <= whole.evaluations + behind + most_again
 
 
-def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one_and_asks_nothing_twice(
+def test_a_run_killed_at_twenty_random_moments_ends_like_an_undisturbed_one_and_repeats_no_query(
     whole: Run, other: Run
 ) -> None:
     printed = whole.live()
@@ -244,15 +244,15 @@ def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one_and_as
     assert other.outcomes == whole.outcomes
     assert other.journal == whole.journal == []
     assert other.files == whole.files
-    assert_nothing_was_asked_twice(whole, other, 20 * 2 * BATCH)
+    assert_no_query_was_repeated(whole, other, 20 * 2 * BATCH)
 
     assert len(other.lives) == 20 + 1
     everywhere = {"beginning", "calling the model", "between calls", "writing", "closing"}
     assert {life.ended_while for life in other.lives[:20]} == everywhere
-    assert sum(calls > 0 for calls in journals) >= 10  # images were left in the middle
+    assert sum(calls > 0 for calls in journals) >= 10  # images were unfinished
 
 
-def test_a_run_killed_while_its_file_is_made_can_be_begun_again(whole: Run) -> None:
+def test_a_run_killed_while_its_file_is_created_can_be_started_again(whole: Run) -> None:
     whole.live()
     for number, moment in enumerate(("PRAGMA user_version =", "CREATE TABLE journal", "COMMIT;")):
         other = Run(whole.folder.parent, f"resumed{number}")
@@ -261,17 +261,17 @@ def test_a_run_killed_while_its_file_is_made_can_be_begun_again(whole: Run) -> N
         assert other.outcomes == whole.outcomes
 
 
-def test_a_run_interrupted_by_ctrl_c_is_resumed_without_asking_anything_again(whole: Run, other: Run) -> None:
+def test_a_run_interrupted_by_ctrl_c_is_resumed_without_repeating_a_query(whole: Run, other: Run) -> None:
     printed = whole.live()
     assert "parsimon resume resumed" in other.stop(Kill("shown", rows=1500))
     assert other.calls_in_the_journal() > 0
     assert other.live().replace("resumed", "whole") == printed
     assert other.outcomes == whole.outcomes
     assert other.files == whole.files
-    assert_nothing_was_asked_twice(whole, other, most_again=0)
+    assert_no_query_was_repeated(whole, other, most_again=0)
 
 
-def test_a_disk_that_runs_full_is_a_sentence_and_loses_what_is_in_work_at_most(whole: Run, other: Run) -> None:
+def test_a_full_disk_is_reported_and_loses_at_most_the_calls_under_way(whole: Run, other: Run) -> None:
     whole.live()
     said = other.run_out_of_room(500_000)
     assert "resumed/run.sqlite cannot be written" in said
@@ -281,4 +281,4 @@ def test_a_disk_that_runs_full_is_a_sentence_and_loses_what_is_in_work_at_most(w
     other.live()
     assert other.outcomes == whole.outcomes
     assert other.files == whole.files
-    assert_nothing_was_asked_twice(whole, other, most_again=2 * BATCH)
+    assert_no_query_was_repeated(whole, other, most_again=2 * BATCH)

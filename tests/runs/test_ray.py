@@ -68,13 +68,13 @@ def test_more_workers_than_the_cluster_has_cores_are_refused_and_leave_no_trace(
     assert not other.folder.exists()
 
 
-def test_a_cluster_that_is_not_there_is_a_sentence_and_leaves_no_trace(other: Run) -> None:
+def test_a_missing_cluster_is_reported_and_leaves_no_trace(other: Run) -> None:
     said = " ".join(other.go("--ray", "127.0.0.2:9", code=2).split())
     assert "error: cannot connect to a Ray cluster at 127.0.0.2:9" in said
     assert not other.folder.exists()
 
 
-def test_a_cluster_is_started_here_and_gone_afterwards(whole: Run, other: Run) -> None:
+def test_a_local_cluster_is_started_and_ended(whole: Run, other: Run) -> None:
     other.go("--ray", "local", "--workers", "2")
     other.assert_same(whole, again=Counter())
 

@@ -39,7 +39,7 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def mode_of(folder: Path) -> str:
-    """How a file is written, as its header says: 1 with a rollback journal, 2 with a write-ahead log."""
+    """Return the journal mode in the header of a file: 1 is a rollback journal, 2 a write-ahead log."""
     return {1: "delete", 2: "wal"}[(folder / "run.sqlite").read_bytes()[18]]
 
 
@@ -58,7 +58,7 @@ def test_a_closed_run_is_read_without_changing_its_folder(made: Path, name: str)
 
 @pytest.fixture
 def unwritable(tmp_path: Path) -> Iterator[Path]:
-    """A folder that can be read and not written, also by a user who may do anything; with an old run in WAL mode."""
+    """Yield a folder that not even root can write, with an old run in WAL mode."""
     source, mounted = tmp_path / "source", tmp_path / "mounted"
     shutil.copytree(OLD / "finished", source)
     mounted.mkdir()
@@ -101,7 +101,7 @@ with Store(Path(sys.argv[1]), np.zeros((200, 3, 4, 4), np.float32), write=True) 
 """
 
 
-def test_what_a_killed_writer_left_is_read_and_put_in_order(tmp_path: Path) -> None:
+def test_the_file_of_a_killed_writer_can_be_read_and_is_repaired(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], check=False)
     assert (tmp_path / "run.sqlite-wal").stat().st_size > 0
     assert not is_written(tmp_path)
@@ -113,7 +113,7 @@ def test_what_a_killed_writer_left_is_read_and_put_in_order(tmp_path: Path) -> N
     assert not (tmp_path / "run.sqlite-wal").exists()
 
 
-def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_readers_and_repeated_writers_do_not_disturb_each_other(tmp_path: Path) -> None:
     with Store(tmp_path, IMAGES, write=True):
         pass
     done, failures, most = threading.Event(), [], 0
@@ -136,8 +136,8 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
     for life in range(10):
         with Store(tmp_path, IMAGES, write=True) as store:
             for number in range(10 * life, 10 * life + 10):
-                told = JournalEntry(199, np.ones(3), None, 1, 1, 1)
-                store.save("attack", [Outcome(number, False, 7, "budget", out_of_range=2)], [told], number)
+                entry = JournalEntry(199, np.ones(3), None, 1, 1, 1)
+                store.save("attack", [Outcome(number, False, 7, "budget", out_of_range=2)], [entry], number)
     done.set()
     reader.join()
     assert failures == []
@@ -151,7 +151,7 @@ def test_readers_and_a_writer_that_comes_and_goes_do_not_disturb_each_other(tmp_
         assert store.journal("attack") == {}
 
 
-# A process whose children write a run one after the other, each killed before its next statement but one.
+# A process whose children write a run in turn. Each is killed one statement later than the one before.
 KILLED = """
 import os, shutil, signal, sqlite3, sys
 from pathlib import Path
@@ -192,18 +192,18 @@ while True:
         break
     killed += 1
     assert not is_written(folder)
-    with Store(folder, images, write=True) as store:  # a new one, if it was killed before there was any
-        ended, told = store.ended_after(0), store.journal("attack")
+    with Store(folder, images, write=True) as store:  # a new file, if the writer was killed before creating it
+        ended, journal = store.ended_after(0), store.journal("attack")
     with Store(folder, images) as store:
         store.verify()
         assert [outcome.index for _, _, outcome in ended] == list(range(len(ended)))
-        assert [len(each.loss) for each in told.values()] in ([], [len(ended)]), (ended, told)
+        assert [len(each.loss) for each in journal.values()] in ([], [len(ended)]), (ended, journal)
         assert store.ended_after(0) == ended
 print(killed)
 """
 
 
-def test_a_writer_may_be_killed_before_any_statement(tmp_path: Path) -> None:
+def test_a_writer_can_be_killed_before_any_statement(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path / "run")], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Stored runs: one process at a time, of one spec and one model; what cannot be used is refused in a sentence."""
+"""A stored run has one writer, one configuration and one model; a file that cannot be used is refused."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_two_processes_on_one_run_are_refused(folder: Path) -> None:
 
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A run in this process, where `mine` can be imported anew."""
+    """Return the folder as working folder, where `mine` is imported afresh."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     sys.modules.pop("mine", None)
@@ -108,19 +108,19 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mine", None)
 
 
-def test_what_an_unfinished_run_was_charged_is_told_by_whoever_reads_it(here: Path) -> None:
-    """Also of images that wait for their turn when it is interrupted once more, and of attacks that are not charged for
-    all that they ask.
-    """
+def test_the_queries_of_unfinished_images_are_read_back(here: Path) -> None:
+    """Include images that wait when the run is interrupted again, and attacks with uncharged queries."""
 
-    def run(calls: int, **means: Any) -> Comparison:
+    def run(calls: int, **options: Any) -> Comparison:
         def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
             nonlocal calls
             calls -= 1
             if calls == 0:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        return runs.run(spec(attacks=("bandits",), eps="0.0001", batch_size=4), here / "out", watch=interrupt, **means)
+        return runs.run(
+            spec(attacks=("bandits",), eps="0.0001", batch_size=4), here / "out", watch=interrupt, **options
+        )
 
     def charged(comparison: Comparison) -> list[tuple[int, int, int]]:
         return [(each.index, each.queries, each.uncharged) for each in comparison.results["Bandits"].outcomes]
@@ -153,7 +153,7 @@ def test_a_run_is_read_without_its_model(here: Path) -> None:
         assert np.array_equal(read.results[name].adversarial, result.adversarial)
 
 
-def test_a_run_in_work_can_be_read_meanwhile(here: Path) -> None:
+def test_a_run_can_be_read_while_it_is_written(here: Path) -> None:
     with Store(_copy_of_a_run(here), (), write=True):
         assert runs.load(here / "copy").results["Square"].summary.attacked == 12
 
@@ -173,21 +173,21 @@ def test_another_spec_is_refused_with_the_difference(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "edited", "told"),
+    ("written", "edited", "difference"),
     [
         ('"4/255"', '"8/255"', "eps: '4/255', not '8/255'"),
         ("budget = 90", "budget = 900", "budget: 90, not 900"),
         ('"square"', '"thrift"', "attacks: ('square',), not ('thrift',)"),
     ],
 )
-def test_a_spec_that_was_edited_is_neither_gone_on_with_nor_read(
-    here: Path, written: str, edited: str, told: str
+def test_a_run_with_an_edited_spec_is_neither_resumed_nor_read(
+    here: Path, written: str, edited: str, difference: str
 ) -> None:
     runs.run(spec(attacks=("square",), eps="4/255"), here / "out")
     file = here / "out" / "spec.toml"
     file.write_text(file.read_text().replace(written, edited))
     for use in (runs.resume, runs.load):
-        with pytest.raises(InputError, match=re.escape(told)):
+        with pytest.raises(InputError, match=re.escape(difference)):
             use(here / "out")
     file.write_text(file.read_text().replace(edited, written))
     assert runs.resume(here / "out").unfinished == 0
@@ -201,8 +201,8 @@ def test_a_changed_model_is_refused(here: Path) -> None:
         runs.resume(here / "out")
 
 
-def told(statement: str) -> Callable[[Path], None]:
-    """What spoils a file by telling SQLite to."""
+def executing(statement: str) -> Callable[[Path], None]:
+    """Return a function that spoils a file with an SQL statement."""
 
     def spoil(path: Path) -> None:
         with closing(sqlite3.connect(path)) as database, database:
@@ -216,13 +216,15 @@ def told(statement: str) -> Callable[[Path], None]:
     [
         (lambda path: path.write_bytes(b"not a database at all, but long enough to look like a file" * 100), "damaged"),
         (lambda path: os.truncate(path, path.stat().st_size // 2), "damaged"),
-        (told("UPDATE outcomes SET point = x'00' WHERE success"), "damaged"),
-        (told("PRAGMA user_version = 99"), "later parsimon"),
-        (told("PRAGMA user_version = 1"), "earlier parsimon"),
-        (told("PRAGMA application_id = 1"), "not of a run"),
+        (executing("UPDATE outcomes SET point = x'00' WHERE success"), "damaged"),
+        (executing("PRAGMA user_version = 99"), "later parsimon"),
+        (executing("PRAGMA user_version = 1"), "earlier parsimon"),
+        (executing("PRAGMA application_id = 1"), "not of a run"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_a_sentence(here: Path, spoil: Callable[[Path], None], sentence: str) -> None:
+def test_a_file_that_cannot_be_used_is_refused_and_not_changed(
+    here: Path, spoil: Callable[[Path], None], sentence: str
+) -> None:
     path = _copy_of_a_run(here) / "run.sqlite"
     spoil(path)
     before = path.read_bytes()
@@ -232,13 +234,13 @@ def test_a_file_that_cannot_be_used_is_a_sentence(here: Path, spoil: Callable[[P
     assert path.read_bytes() == before
 
 
-def test_a_missing_file_is_a_sentence(here: Path) -> None:
+def test_a_missing_file_is_refused(here: Path) -> None:
     (_copy_of_a_run(here) / "run.sqlite").unlink()
     with pytest.raises(StoreError, match=r"no run\.sqlite"):
         runs.load(here / "copy")
 
 
-def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(here: Path) -> None:
     with Store(_copy_of_a_run(here), (), write=True) as store:
         database: sqlite3.Connection = store._database
         (pages,) = database.execute("PRAGMA page_count").fetchone()
@@ -249,7 +251,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(here: Path) -> None:
 
 
 def interrupted(here: Path) -> Path:
-    """A run that Ctrl-C has ended after some of its images."""
+    """Return a run that Ctrl-C interrupted after some images."""
 
     def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
         if step.counters.ended >= 3:
@@ -259,19 +261,19 @@ def interrupted(here: Path) -> Path:
     return here / "cut"
 
 
-def test_only_the_version_that_a_run_was_begun_with_goes_on_with_it(here: Path) -> None:
-    """Another one may ask otherwise, and what was answered would be taken for answers to other questions."""
+def test_only_the_same_version_continues_an_unfinished_run(here: Path) -> None:
+    """Refuse another version, which may query differently and would misread the journal."""
     for folder in (_copy_of_a_run(here), interrupted(here)):
         with Store(folder, (), write=True) as store:
             store.set_fact("parsimon", "0.0.9")
-    assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # with nothing left to ask
+    assert str(runs.resume(here / "copy")) == str(runs.load(here / "out"))  # no image is unfinished
     with pytest.raises(
         InputError, match=rf"begun with parsimon 0\.0\.9, .* continue with parsimon {parsimon.__version__}, which"
     ):
         runs.resume(here / "cut")
 
 
-def test_the_environment_is_written_down(here: Path) -> None:
+def test_the_environment_is_recorded(here: Path) -> None:
     runs.run(spec(attacks=("square",)), here / "out")
     environment = json.loads((here / "out" / "environment.json").read_text())
     assert environment["packages"]["numpy"] == np.__version__
@@ -283,7 +285,7 @@ def test_a_run_stays_small(here: Path) -> None:
     assert (here / "out" / "run.sqlite").stat().st_size < 200_000
 
 
-def test_a_page_is_written_about_runs(here: Path) -> None:
+def test_the_report_command_writes_a_page_on_one_run_or_several(here: Path) -> None:
     runs.run(spec(attacks=("square",)), here / "out")
     page = finish(start(here, "report", "out")).strip()
     assert page == "out/report.html"
@@ -294,7 +296,7 @@ def test_a_page_is_written_about_runs(here: Path) -> None:
     assert with_two.strip() == "both.html"
 
 
-def test_curves_are_drawn_of_runs(here: Path) -> None:
+def test_the_plot_command_draws_the_curves_of_runs(here: Path) -> None:
     for name in ("one", "two", "two/one"):
         runs.run(spec(attacks=("square",)), here / name)
     assert finish(start(here, "plot", "one")).strip() == "one/curves.pdf"
@@ -318,7 +320,7 @@ def test_curves_of_an_unfinished_run_are_drawn_with_a_note(here: Path) -> None:
     assert err == f"note: cut has {unfinished} unfinished images, drawn as not fooled\n"
 
 
-def test_a_run_of_an_earlier_format_is_left_as_it_is_and_says_what_to_do(here: Path) -> None:
+def test_a_run_of_an_unknown_earlier_format_is_not_changed_and_says_what_to_do(here: Path) -> None:
     path = _copy_of_a_run(here) / "run.sqlite"
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 1")

@@ -29,7 +29,7 @@ CLASSES = linear(MANY).argmax(axis=1)
 
 
 class ReusedBuffer:
-    """Writes the scores of every call into one array and returns a part of it."""
+    """A model that writes the scores of every call into one array and returns a part of it."""
 
     def __init__(self) -> None:
         self._out = np.zeros((4096, 10), np.float32)
@@ -40,7 +40,7 @@ class ReusedBuffer:
 
 
 class ReusedTensor(torch.nn.Module):
-    """Does the same with a registered buffer."""
+    """A torch module that does the same with a registered buffer."""
 
     out: torch.Tensor
     weights: torch.Tensor
@@ -85,7 +85,7 @@ def test_a_torch_module_may_return_a_slice_of_a_registered_buffer() -> None:
 
 
 class Recorder:
-    """Keeps the extremes of what it is shown."""
+    """A model that records the extreme pixels it has seen."""
 
     def __init__(self) -> None:
         self.low, self.high = np.inf, -np.inf
@@ -102,7 +102,7 @@ EXTREME = np.where(RANDOM.random((20, 3, 8, 8)) < 0.5, 0, 1).astype(np.float32) 
 
 
 @pytest.mark.parametrize("attack", [NES(samples=10, sigma=0.01), Bandits(probe=1.0)])
-def test_in_8_bit_mode_every_image_that_is_shown_lies_on_the_grid(attack: parsimon.Attack) -> None:
+def test_in_8_bit_mode_every_query_lies_on_the_grid(attack: parsimon.Attack) -> None:
     model = Recorder()
     labels = linear(EXTREME).argmax(axis=1)
     result = parsimon.attack(model, EXTREME, labels, 8 / 255, attack=attack, budget=60, eight_bit=True)
@@ -111,7 +111,7 @@ def test_in_8_bit_mode_every_image_that_is_shown_lies_on_the_grid(attack: parsim
     assert sum(each.out_of_range for each in result.outcomes) == 0
 
 
-@pytest.mark.parametrize("side", [8, 64])  # which are drawn on two kinds of canvas
+@pytest.mark.parametrize("side", [8, 64])  # rendered by two kinds of canvas
 @pytest.mark.parametrize("attack", [NES(samples=10, sigma=0.01), Bandits(probe=1.0)])
 def test_probes_outside_0_and_1_are_counted_and_mentioned(attack: parsimon.Attack, side: int, tmp_path: Path) -> None:
     images = np.repeat(np.repeat(EXTREME[:4], side // 8, axis=2), side // 8, axis=3)
@@ -123,7 +123,7 @@ def test_probes_outside_0_and_1_are_counted_and_mentioned(attack: parsimon.Attac
 
     labels = model(images).argmax(axis=1)
     result = parsimon.attack(model, images, labels, 0.001, attack=attack, budget=30)
-    assert not result.success.any()  # so that all that was shown was counted
+    assert not result.success.any()  # so every row shown was counted
     counted = sum(each.out_of_range for each in result.outcomes)
     assert counted == seen["rows"] > 0
     name = type(attack).__name__
@@ -233,7 +233,7 @@ def test_8_bit_mode_accepts_images_on_the_grid_however_they_were_divided() -> No
 
 
 class Forgetful:
-    """Fools the search: some calls of the attack see another class, which no later call confirms."""
+    """A model that returns another class in some calls of the attack, which no later call confirms."""
 
     def __init__(self, from_call: int, to_call: int) -> None:
         self._calls, self._from, self._to = 0, from_call, to_call
@@ -256,7 +256,7 @@ def test_a_success_that_does_not_hold_is_reported(caplog: pytest.LogCaptureFixtu
     assert any(note.startswith("WARNING") for note in notes)
 
 
-def test_verification_costs_one_uncharged_query_for_each_success_and_can_be_switched_off() -> None:
+def test_verification_costs_one_uncharged_query_per_success_and_can_be_switched_off() -> None:
     shown = {"rows": 0}
 
     def model(images: Pixels) -> Pixels:
@@ -306,7 +306,7 @@ def build():
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was interrupted after its first images."""
+    """Return a run that was interrupted after its first images."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path

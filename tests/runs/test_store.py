@@ -1,4 +1,4 @@
-"""How points and journal entries are packed: to the last bit, and small where a point is near the original image."""
+"""Points and journal entries are stored without losing a bit; points near the original image are small."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ any_bits = arrays(np.uint32, (2, *SHAPE), elements=st.integers(0, 2**32 - 1))
 
 
 def stored(point: Point, images: NDArray[np.float32]) -> tuple[Outcome, int]:
-    """What comes back of a success on the second image, and how many bytes its point took."""
+    """Store a success on the second image; return it as it is read, and the bytes of its point."""
     outcome = Outcome(1, True, 7, "success", predicted=2, point=point)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -42,7 +42,7 @@ def stored(point: Point, images: NDArray[np.float32]) -> tuple[Outcome, int]:
 
 @settings(max_examples=30)
 @given(bits=any_bits)
-def test_an_image_of_any_bits_comes_back_to_the_last(bits: NDArray[np.uint32]) -> None:
+def test_an_image_of_any_bits_is_read_back_exactly(bits: NDArray[np.uint32]) -> None:
     original, changed = bits.view(np.float32)
     point = Images(changed[None]).point(0)
     back, _ = stored(point, np.stack([np.zeros(SHAPE, np.float32), original]))
@@ -52,15 +52,15 @@ def test_an_image_of_any_bits_comes_back_to_the_last(bits: NDArray[np.uint32]) -
 
 @settings(max_examples=20)
 @given(members=arrays(np.bool_, 192))
-def test_a_corner_comes_back_and_takes_a_bit_for_each_block(members: NDArray[np.bool_]) -> None:
+def test_a_corner_is_read_back_and_takes_one_bit_per_block(members: NDArray[np.bool_]) -> None:
     images: NDArray[Any] = np.zeros((2, 3, 32, 32), np.float32)
     point = Corners(first_grid((3, 32, 32), 4), members).point(0)
     back, size = stored(point, images)
     assert back.point == point
-    assert size <= 192 / 8 + 11  # and zlib's own
+    assert size <= 192 / 8 + 11  # zlib's header
 
 
-def test_an_image_takes_the_less_the_nearer_it_is_to_the_original() -> None:
+def test_an_image_takes_fewer_bytes_the_nearer_it_is_to_the_original() -> None:
     random = np.random.default_rng(0)
     images = random.random((2, 3, 32, 32), dtype=np.float32)
     anywhere = random.random((3, 32, 32), dtype=np.float32)
@@ -76,39 +76,37 @@ numbers = st.integers(0, 5)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> list[JournalEntry]:
-    """What a model call told of some images."""
-    with_gradients, told = draw(st.booleans()), []
+def some_entries(draw: st.DrawFn) -> list[JournalEntry]:
+    """Draw the journal entries of one model call."""
+    with_gradients, entries = draw(st.booleans()), []
     for image in draw(st.lists(st.integers(0, 2**40), max_size=4)):
         length = draw(numbers)
         counts = [draw(st.integers(0, length)) for _ in range(4)]
         gradient = np.full((counts[0], 1, 2, 3), image, np.float32) if with_gradients and counts[0] else None
-        told.append(JournalEntry(image, np.arange(length) / 7, gradient, *counts[1:]))
-    return told
+        entries.append(JournalEntry(image, np.arange(length) / 7, gradient, *counts[1:]))
+    return entries
 
 
-def plain(told: list[JournalEntry]) -> list[tuple[Any, ...]]:
-    return [tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in part) for part in told]
+def plain(entries: list[JournalEntry]) -> list[tuple[Any, ...]]:
+    return [tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in part) for part in entries]
 
 
-@given(entries())
-def test_a_journal_entry_comes_back(told: list[JournalEntry]) -> None:
-    assert plain(list(unpack_entries(pack_entries(told)))) == plain(told)
+@given(some_entries())
+def test_journal_entries_are_read_back(entries: list[JournalEntry]) -> None:
+    assert plain(list(unpack_entries(pack_entries(entries)))) == plain(entries)
 
 
-@given(entries(), st.data())
-def test_a_journal_entry_that_was_cut_or_lengthened_is_refused(told: list[JournalEntry], data: st.DataObject) -> None:
-    packed = pack_entries(told)
+@given(some_entries(), st.data())
+def test_truncated_or_extended_journal_entries_are_refused(entries: list[JournalEntry], data: st.DataObject) -> None:
+    packed = pack_entries(entries)
     for other in (packed[: data.draw(st.integers(0, len(packed) - 1))], packed + data.draw(st.binary(min_size=1))):
         with pytest.raises(ValueError, match=r"^it"):
             list(unpack_entries(other))
 
 
-@given(entries(), st.data())
-def test_whatever_bytes_there_are_a_point_or_an_entry_is_unpacked_or_refused(
-    told: list[JournalEntry], data: st.DataObject
-) -> None:
-    content = bytearray(pack_entries(told))
+@given(some_entries(), st.data())
+def test_any_bytes_are_unpacked_or_refused(entries: list[JournalEntry], data: st.DataObject) -> None:
+    content = bytearray(pack_entries(entries))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     for packed in (bytes(content), data.draw(st.binary()), zlib.compress(data.draw(st.binary()))):
         for unpack in (
@@ -124,5 +122,5 @@ def test_the_counts_of_one_image_are_added_up_over_calls(tmp_path: Path) -> None
     with Store(tmp_path, (), write=True) as store:
         for counts in ((1, 0, 1), (2, 1, 0), (0, 2, 2)):
             store.save("an attack", [], [JournalEntry(4, np.zeros(3), None, *counts)], 3)
-        told = store.journal("an attack")[4]
-    assert (len(told.loss), told.outside, told.uncharged, told.out_of_range) == (9, 3, 3, 3)
+        entries = store.journal("an attack")[4]
+    assert (len(entries.loss), entries.outside, entries.uncharged, entries.out_of_range) == (9, 3, 3, 3)

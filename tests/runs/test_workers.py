@@ -1,4 +1,4 @@
-"""A run by several processes is the run of one, whatever becomes of them, and asks no answered question again."""
+"""A run with several workers has the results of one process, whichever workers are lost, and repeats no query."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def other(whole: Run, request: pytest.FixtureRequest) -> Run:
-    """A run of the same spec."""
+    """Return another run of the same configuration."""
     return Run(whole.folder.parent, "".join(each for each in request.node.name if each.isalnum()))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_the_results_of_any_number_of_workers_are_those_of_one_process(whole: Run, other: Run, workers: int) -> None:
+def test_any_number_of_workers_has_the_results_of_one_process(whole: Run, other: Run, workers: int) -> None:
     other.go("--workers", str(workers))
     other.assert_same(whole, again=Counter())
     assert len({process for process, _ in other.calls}) == workers
 
 
 @pytest.mark.parametrize("moment", ["built/1", "shown/1", "shown/30", "answered/5", "answered/100"])
-def test_a_killed_worker_changes_nothing_and_what_it_told_is_not_asked_again(
+def test_a_killed_worker_changes_nothing_and_its_reported_queries_are_not_repeated(
     whole: Run, other: Run, moment: str
 ) -> None:
     said = other.go("--workers", "2", moment=f"kill/{moment}")
@@ -57,7 +57,7 @@ def test_a_worker_killed_at_any_time_changes_nothing(whole: Run, other: Run) -> 
     other.assert_same(whole, again=other.last_calls())
 
 
-def test_when_all_workers_are_killed_the_run_says_so_and_can_be_resumed(whole: Run, other: Run) -> None:
+def test_a_run_whose_workers_are_all_killed_says_so_and_can_be_resumed(whole: Run, other: Run) -> None:
     said = " ".join(other.go("--workers", "2", moment="kill_all/answered/40", code=2).split())
     assert "no worker is left: the last one was lost (SIGKILL). A stored run can be resumed" in said
     again = other.last_calls()
@@ -65,7 +65,7 @@ def test_when_all_workers_are_killed_the_run_says_so_and_can_be_resumed(whole: R
     other.assert_same(whole, again)
 
 
-def test_ctrl_c_stops_all_workers_and_nothing_is_asked_again(whole: Run, other: Run) -> None:
+def test_ctrl_c_stops_all_workers_and_no_query_is_repeated(whole: Run, other: Run) -> None:
     process = other.start("--workers", "2", moment="say/shown/50")
     other.moment(process)
     os.killpg(process.pid, signal.SIGINT)
@@ -98,7 +98,7 @@ def test_one_ctrl_c_ends_a_run_with_a_worker_that_is_stopped(whole: Run, other: 
     other.assert_same(whole, again)
 
 
-def test_workers_end_with_a_driver_that_is_killed_and_the_run_is_resumed(whole: Run, other: Run) -> None:
+def test_workers_of_a_killed_driver_end_and_the_run_can_be_resumed(whole: Run, other: Run) -> None:
     process = other.start("--workers", "2", moment="say/shown/50")
     other.moment(process)
     process.kill()
@@ -108,10 +108,10 @@ def test_workers_end_with_a_driver_that_is_killed_and_the_run_is_resumed(whole: 
     other.assert_same(whole, again)
 
 
-def test_a_run_goes_on_with_another_number_of_workers_or_none(whole: Run, other: Run) -> None:
+def test_a_run_can_be_resumed_with_another_number_of_workers_or_none(whole: Run, other: Run) -> None:
     again: Counter[str] = Counter()
-    for means, moment in ((("--workers", "3"), 30), ((), 100), (("--workers", "1"), 100)):
-        process = other.start(*means, moment=f"say/shown/{moment}")
+    for options, moment in ((("--workers", "3"), 30), ((), 100), (("--workers", "1"), 100)):
+        process = other.start(*options, moment=f"say/shown/{moment}")
         other.moment(process)
         os.killpg(process.pid, signal.SIGINT)
         other.end(process, code=130)
@@ -135,7 +135,7 @@ def test_a_model_that_is_an_object_is_refused_with_workers() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
-def test_a_number_of_workers_that_cannot_be_is_refused(workers: Any) -> None:
+def test_an_invalid_number_of_workers_is_refused(workers: Any) -> None:
     with pytest.raises(InputError, match="workers must be a whole number, at least 1"):
         parsimon.attack("robust", IMAGES, LABELS, 0.02, workers=workers)
 
@@ -153,7 +153,7 @@ def test_a_cluster_without_ray_names_the_extra() -> None:
     assert "pip install 'parsimon[ray]'" in run.stdout
 
 
-def test_few_images_in_python(bundled: Any) -> None:
+def test_workers_in_python_have_the_outcomes_of_one_process(bundled: Any) -> None:
     def attack(workers: int | None) -> Any:
         return parsimon.attack("robust", bundled.images, bundled.labels, 8 / 255, budget=50, workers=workers)
 
