@@ -281,7 +281,7 @@ CASES = [
     Case("negative eps", lambda: attack(eps=-0.1), InputError, ("eps must lie above 0", "got -0.1")),
     Case("eps NaN", lambda: attack(eps=float("nan")), InputError, ("eps must lie above 0", "got nan")),
     Case("eps on the 0..255 scale", lambda: attack(eps=8), InputError, ("at most 1", "got 8", "255", "eps=8/255")),
-    Case("eps as text", lambda: attack(eps="8/255"), InputError, ("eps must lie above 0", "got '8/255'")),
+    Case("eps as a word", lambda: attack(eps="much"), InputError, ("number or a fraction such as 8/255", "got 'much'")),
     Case("budget 0", lambda: attack(budget=0), InputError, ("budget", "at least 1", "got 0")),
     Case("half a query", lambda: attack(budget=10.5), InputError, ("budget", "whole number", "got 10.5")),
     Case("batch size 0", lambda: attack(batch_size=0), InputError, ("batch_size", "at least 1", "got 0")),
