@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class SafeUnpickler(pickle.Unpickler):
         allowed: The stand-ins by the full names that they replace.
     """
 
-    allowed: Mapping[str, Any] = {}
+    allowed: ClassVar[Mapping[str, Any]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the stand-in for a name."""
@@ -84,7 +84,7 @@ def safe_errors(path: Path, what: str) -> Iterator[None]:
 
 
 class _BatchUnpickler(SafeUnpickler):
-    allowed = _STAND_INS
+    allowed: ClassVar = _STAND_INS
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
