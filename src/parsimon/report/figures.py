@@ -13,19 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from parsimon.core.types import Image, Outcome
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes
-from parsimon.report.style import (
-    COLUMN,
-    INK,
-    MUTED,
-    PAGE,
-    blank,
-    label_markers,
-    legend_above,
-    marks,
-    save,
-    styled,
-    thousands,
-)
+from parsimon.report.style import COLUMN as COLUMN
+from parsimon.report.style import INK, MUTED, Mark, blank, label_markers, legend_above, marks, styled, thousands
+from parsimon.report.style import PAGE as PAGE
+from parsimon.report.style import save as save
 from parsimon.results.statistics import band, curve, mean_band
 
 if TYPE_CHECKING:
@@ -34,22 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.ticker import MaxNLocator
 
     from parsimon.results.result import Comparison
-
-__all__ = [
-    "COLUMN",
-    "PAGE",
-    "Setting",
-    "comparison_curves",
-    "curve_bands",
-    "examples",
-    "grid",
-    "noise_histogram",
-    "noise_shares",
-    "save",
-    "sensitivity",
-    "sorted_differences",
-    "success_curves",
-]
 
 _WHITE_BOX_DASHES = ((3, 2), (1, 1), (5, 1, 1, 1))
 _RATIO, _LOWEST, _HIGHEST = 0.66, 1.55, 2.7  # height of a plot over its width, and its limits in inches
@@ -82,16 +57,7 @@ def success_curves(
         found = curve(entries[name], budget)
         places = _places(number, len(entries), budget, log)
         at = np.unique([1 if log else 0, *found.queries[found.queries > log], *places, budget])
-        axes.step(
-            at,
-            100 * found.at(at),
-            where="post",
-            label=name,
-            color=mark.colour,
-            linestyle=mark.dashes,
-            marker=mark.marker,
-            markevery=np.searchsorted(at, places).tolist(),
-        )
+        _line(axes, at, found.at(at), places, mark, name, drawstyle="steps-post")
         if confidence is not None:
             low, high = band(found, at, confidence)
             shade = min(0.18, 0.6 / len(entries))  # lighter if many overlap
@@ -133,15 +99,7 @@ def curve_bands(
         places = _places(number, len(families), budget, log=False)
         at = np.unique([*np.linspace(0, budget, points).round(), *places])
         mean, deviation = mean_band([curve(outcomes, budget) for outcomes in families[name]], at)
-        axes.plot(
-            at,
-            100 * mean,
-            label=f"{name} ({len(families[name])} settings)",
-            color=mark.colour,
-            linestyle=mark.dashes,
-            marker=mark.marker,
-            markevery=np.searchsorted(at, places).tolist(),
-        )
+        _line(axes, at, mean, places, mark, f"{name} ({len(families[name])} settings)")
         low, high = mean - deviation, mean + deviation
         axes.fill_between(at, 100 * low, 100 * high, color=mark.colour, alpha=0.25, linewidth=0)
     _success_against_queries(axes, budget, False, width)
@@ -337,6 +295,15 @@ def _places(number: int, lines: int, budget: int, log: bool) -> NDArray[np.float
     """Return the places of a line's five markers, different for each line."""
     shares = (np.arange(5) + (number + 0.5) / lines) / 5
     return np.unique((budget**shares if log else budget * shares).round())
+
+
+def _line(
+    axes: Axes, at: NDArray[Any], rates: NDArray[Any], places: NDArray[Any], mark: Mark, label: str, **settings: Any
+) -> None:
+    """Draw a curve with markers at the given places."""
+    every = np.searchsorted(at, places).tolist()
+    look = {"color": mark.colour, "linestyle": mark.dashes, "marker": mark.marker, "markevery": every}
+    axes.plot(at, 100 * rates, label=label, **look, **settings)
 
 
 def _success_against_queries(axes: Axes, budget: int, log: bool, width: float) -> None:
