@@ -15,7 +15,7 @@ from parsimon.attacks import ATTACKS
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, NothingToAttackError
-from parsimon.models.frame import Frame
+from parsimon.models.image_format import ImageFormat
 from parsimon.results.result import Result
 
 KINDS = {kind.__name__: kind for kind in ATTACKS.values()}
@@ -70,12 +70,12 @@ class Recipe:
                 raise InputError(f"{kind.__name__} has the settings {known}; got {key!r}")
         return cls(kind(**of_attack) if preset is None else kind.preset(preset, **of_attack), of_run)
 
-    def run(self, oracle: Model, frame: Frame, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
+    def run(self, oracle: Model, form: ImageFormat, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
         """Attack a library's images.
 
         Args:
             oracle: The model.
-            frame: How the library keeps the images.
+            form: How the library keeps the images.
             images: As it keeps them.
             goals: The true classes, or, if targeted, those to reach; None: away from what the model sees.
             eps: The radius in the library's pixels.
@@ -86,9 +86,9 @@ class Recipe:
         try:
             result = api.attack(
                 oracle,
-                frame.ours(given),
+                form.from_framework(given),
                 labels,
-                eps / frame.span,
+                eps / form.span,
                 attack=self.attack,
                 targets=targets,
                 **self.settings,
@@ -99,7 +99,7 @@ class Recipe:
             raise KeyboardInterrupt
         at_goal = result.clean.predicted == goals if targeted else ~result.clean.correct
         adversarial = given.copy()
-        adversarial[result.success] = frame.theirs(result.adversarial[result.success])
+        adversarial[result.success] = form.to_framework(result.adversarial[result.success])
         return Found(adversarial, result.success | at_goal, result)
 
 
