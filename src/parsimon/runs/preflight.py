@@ -23,7 +23,7 @@ from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
-from parsimon.models.partial import check_partial
+from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
 from parsimon.runs.settings import check_batch
 
@@ -153,7 +153,7 @@ def check_threat(oracle: Model, threat: Threat) -> None:
             argument="eight_bit",
         )
     if oracle.top is not None:
-        check_partial(oracle.top, threat)
+        check_top_k(oracle.top, threat)
 
 
 def check_answers(oracle: Model, attack: Attack) -> None:
