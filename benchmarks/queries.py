@@ -136,7 +136,7 @@ def show(setting: Setting, found: dict[str, Table]) -> None:
     for row, queries in found.items():
         pairs = np.stack([capped[row].mean(axis=1), capped[best].mean(axis=1)], axis=1)
         low, high = bootstrap_interval(pairs, _ratio_of_means)
-        times = float(_ratio_of_means(*pairs.T, axis=0))
+        times = float(_ratio_of_means(pairs[:, 0], pairs[:, 1], axis=0))
         ratio = "best rival" if row == best else f"{times:.2f} ({low:.2f} to {high:.2f})"
         of_all = f"{np.isfinite(queries).mean():.1%}"
         print(f"| {row} | {of_all} | {capped[row].mean():.1f} | {np.median(capped[row]):.1f} | {ratio} |", flush=True)

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/algorithm.md, from attacks on the bundled network, and prints the numbers of its text.
+"""Draw the pictures of docs/algorithm.md, from attacks on the bundled network, and print the numbers of its text.
 
 python docs/_make/pictures.py [FOLDER]      # by default docs/pictures; it needs the extras onnx and plot
 """
@@ -42,7 +42,7 @@ _LEVELS = {4: "#E8E8E8", 2: "#F4F4F4", 1: "#FFFFFF"}  # behind the curve, by the
 
 
 class Frame(NamedTuple):
-    """The working set at some moment of an attack."""
+    """The working set at one moment of an attack."""
 
     queries: int
     grid: Grid
@@ -51,7 +51,7 @@ class Frame(NamedTuple):
 
 
 class Unfolded(NamedTuple):
-    """An attack, from its first question to its end."""
+    """An attack from its first query to its end."""
 
     image: Image
     threat: Threat
@@ -64,7 +64,7 @@ class Unfolded(NamedTuple):
 
 
 def unfolded() -> Unfolded:
-    """Attack one image, and note each new working set."""
+    """Attack one image and record each new working set."""
     images, labels = zoo.images()
     watched = Watched(parsimon.Parsimonious())
     only = slice(IMAGE, IMAGE + 1)  # alone, so in small batches: most of a larger one would be padding
@@ -82,7 +82,7 @@ def unfolded() -> Unfolded:
 
 
 def working_sets(told: list[JournalEntry]) -> Iterator[Frame]:
-    """The best corner known, each time that there is a better one."""
+    """Yield the best corner whenever it improves."""
     queries, best = 0, -np.inf
     for asked, losses in told:
         for number, loss in enumerate(losses.tolist()):
@@ -94,7 +94,7 @@ def working_sets(told: list[JournalEntry]) -> Iterator[Frame]:
 
 @styled
 def hierarchy(attack: Unfolded) -> Figure:
-    """The image, and the set that was found on each level of blocks."""
+    """Draw the image and the set found on each level of blocks."""
     levels = {frame.grid.block: frame for frame in attack.frames}  # the last frame of each
     figure = blank(PAGE, PAGE / 4 + 0.42)
     axes = figure.subplots(1, 1 + len(levels))
@@ -111,7 +111,7 @@ def hierarchy(attack: Unfolded) -> Figure:
 
 @styled
 def unfolding(attack: Unfolded) -> Figure:
-    """The loss against queries, and what the attack holds at some moments."""
+    """Draw the loss against queries, and the working set at some moments."""
     from matplotlib.gridspec import GridSpec
 
     moments = chosen(attack.frames, 6)
@@ -135,7 +135,7 @@ def unfolding(attack: Unfolded) -> Figure:
 
 
 def draw_levels(axes: Axes, frames: list[Frame]) -> None:
-    """Which level the attack is on, behind its curve."""
+    """Shade the levels of the attack behind its curve."""
     starts: dict[int, int] = {}
     for frame in frames:
         starts.setdefault(frame.grid.block, frame.queries)
@@ -153,7 +153,7 @@ def draw_levels(axes: Axes, frames: list[Frame]) -> None:
 
 
 def chosen(frames: list[Frame], count: int) -> list[Frame]:
-    """Frames spread evenly over the logarithm of the queries, up to the last one."""
+    """Return frames spread evenly over the logarithm of the queries, up to the last one."""
     wanted = np.geomspace(min(_FROM, frames[-1].queries), frames[-1].queries, count)
     asked = np.array([frame.queries for frame in frames])
     return [frames[int(np.abs(asked - want).argmin())] for want in wanted]
@@ -170,7 +170,7 @@ def show(axes: Axes, image: NDArray[np.floating], title: str, caption: str) -> N
 
 
 def perturbation(attack: Unfolded, frame: Frame) -> NDArray[np.floating]:
-    """Stretched so that -eps is black and +eps white, channel by channel."""
+    """Scale each channel so that -eps is black and +eps is white."""
     shown: NDArray[np.floating] = 0.5 + (attack.drawn(frame) - attack.image) / (2 * EPS)
     return shown
 
@@ -187,7 +187,7 @@ class Phases(NamedTuple):
 
 
 def lazily_and_naively(number: int) -> Phases:
-    """Insert from the first 64 blocks of an image, once with a heap of bounds and once by asking for every gain."""
+    """Insert from the first 64 blocks of an image, with a heap of bounds and by querying every gain."""
     images, labels = zoo.images()
     image, label = images[number], int(labels[number])
     grid = first_grid(image.shape)
@@ -200,7 +200,7 @@ def lazily_and_naively(number: int) -> Phases:
 
 
 def losses_of(image: Image, label: int, grid: Grid) -> Callable[[list[Mask]], NDArray[np.float64]]:
-    """The set function: the loss of the corners that sets of blocks stand for."""
+    """Return the set function: the loss of the corner of each set of blocks."""
     oracle, threat = as_model("robust"), Threat(EPS)
 
     def values(sets: list[Mask]) -> NDArray[np.float64]:
@@ -216,7 +216,7 @@ def losses_of(image: Image, label: int, grid: Grid) -> Callable[[list[Mask]], ND
 def counted(
     phase: Phase, batch: NDArray[np.intp], grid: Grid, value_of: Callable[[list[Mask]], NDArray[np.float64]]
 ) -> tuple[list[int], Found, tuple[int, int]]:
-    """Run a phase; how much it had asked for when it adopted each element, and what came of asking again."""
+    """Run a phase; return the queries before each insertion, and the results of repeated evaluations."""
 
     def search() -> SetSearch:
         found = yield from setsearch.evaluate(np.zeros(grid.count, np.bool_))
@@ -252,7 +252,7 @@ def counted(
 
 @styled
 def lazy(phases: list[Phases]) -> Figure:
-    """What lazy and naive insertion ask for, of one image and of several."""
+    """Draw the queries of lazy and naive insertion, for one image and for several."""
     figure = blank(PAGE, 2.3)
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
     look = marks(["Parsimonious", "Bandits"])
@@ -295,7 +295,7 @@ def main(folder: Path) -> None:
 
 
 def right_ones(count: int) -> list[int]:
-    """The first bundled images that the network classifies right."""
+    """Return the first bundled images that the network classifies correctly."""
     images, labels = zoo.images()
     predicted = np.asarray(as_model("robust")(images[:64])).argmax(axis=1)
     numbers: list[int] = np.flatnonzero(predicted == labels[:64])[:count].tolist()

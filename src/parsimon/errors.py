@@ -1,13 +1,13 @@
-"""What can go wrong, in sentences: what was expected, what came, what to do.
+"""Errors, whose messages say what was expected, what came, and what to do.
 
 ParsimonError
-  InputError      the caller's images, labels or settings (also a ValueError)
-    NothingToAttackError  images that are all beyond an attack's goal already
-  ModelError      what the model did, or a model file that cannot be opened (also a RuntimeError)
-    OutageError   a model behind a network that has not answered for too long; asking later may help
-  StoreError      a run's file that cannot be read or written (also an OSError)
-  WorkerError     worker processes that are gone (also a RuntimeError)
-  MissingExtraError  an optional package that is not installed (also an ImportError)
+  InputError             invalid images, labels or settings (also a ValueError)
+    NothingToAttackError   no image is left to attack
+  ModelError             a model that failed or cannot be opened (also a RuntimeError)
+    OutageError            a remote model that has not answered for too long
+  StoreError             a run file that cannot be read or written (also an OSError)
+  WorkerError            no worker process is left (also a RuntimeError)
+  MissingExtraError      an optional package that is not installed (also an ImportError)
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from types import ModuleType
 
-LARGEST = 2**63 - 1  # whole number that every part of a run can hold
-MOST = 2**31 - 1  # of whatever an attack counts
+LARGEST = 2**63 - 1  # whole number that all parts of a run can hold
+MOST = 2**31 - 1  # for the counts of an attack
 
-_TINY, _HUGE = 1e-9, 1e9  # numbers whose products and quotients single precision can still hold
+_TINY, _HUGE = 1e-9, 1e9  # single precision holds products and quotients of such numbers
 _QUOTED = 200  # characters of input in a message
-_LONGEST_NAME = 4096  # characters, as of a path
+_LONGEST_NAME = 4096  # characters, as in a path
 
 
 class ParsimonError(Exception):
-    """The base of every error that parsimon raises on purpose."""
+    """Base class of all errors that parsimon raises on purpose."""
 
 
 class InputError(ParsimonError, ValueError):
@@ -44,23 +44,23 @@ class InputError(ParsimonError, ValueError):
 
 
 class NothingToAttackError(InputError):
-    """No image is left to attack: the model gets all of them wrong, or sees the target in all of them."""
+    """No image is left to attack: all are misclassified, or already classified as the target."""
 
 
 class ModelError(ParsimonError, RuntimeError):
-    """A model that cannot be opened, or that answered what no classifier answers."""
+    """A model that cannot be opened, that failed, or whose response is not that of a classifier."""
 
 
 class OutageError(ModelError):
-    """A model behind a network that did not answer, however often it was asked. A stored run can be resumed."""
+    """A remote model that did not answer after all retries. A stored run can be resumed."""
 
 
 class StoreError(ParsimonError, OSError):
-    """A run's file that cannot be read or written, or that another process writes."""
+    """A run file that cannot be read or written, or that another process writes."""
 
 
 class WorkerError(ParsimonError, RuntimeError):
-    """No worker is left to go on with a run, or none can be had."""
+    """No worker is left to continue a run, or none can be started."""
 
 
 class MissingExtraError(ParsimonError, ImportError):
@@ -68,7 +68,7 @@ class MissingExtraError(ParsimonError, ImportError):
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import an optional package, or say which extra brings it."""
+    """Import an optional package; if it is missing, name the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -91,10 +91,10 @@ def check_number(name: str, value: object, least: float = _TINY, most: float = _
 
 
 def _as_float(value: Real) -> float:
-    """Return a number in double precision: one of half precision cannot be compared with the limits."""
+    """Return a number in double precision, since half precision cannot be compared with the limits."""
     try:
         return float(value)
-    except OverflowError:  # a whole number or a fraction beyond the largest float
+    except OverflowError:  # an integer or a fraction beyond the largest float
         return math.inf
 
 
@@ -105,7 +105,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse a setting that is none of some words."""
+    """Refuse a setting that is not one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}", argument=name)
 
@@ -118,7 +118,7 @@ def unknown_name(problem: str, name: object, listing: str, known: Collection[str
 
 
 def check_name(what: str, text: object) -> None:
-    """Refuse what cannot be the name of a model, of data or of a file."""
+    """Refuse a text that cannot name a model, data or a file."""
     if not isinstance(text, str) or "\0" in text or len(text) > _LONGEST_NAME:
         limits = f"a text of at most {_LONGEST_NAME:,} characters, none of them NUL"
         got = f"one of {len(text):,} characters" if isinstance(text, str) else quote(text)  # it may hold a secret
@@ -137,10 +137,10 @@ def whole_line(error: BaseException) -> str:
 
 
 def quote(value: object) -> str:
-    """Return the value as Python writes it, cut to 200 characters, to be quoted in a sentence."""
+    """Return the repr of a value, cut to 200 characters, to quote it in a sentence."""
     try:
-        text = " ".join(repr(value).split("\n"))  # of an array, whose rows are lines
-    except Exception:  # a whole number of thousands of digits, lists in lists in lists, or an object's own mistake
+        text = " ".join(repr(value).split("\n"))  # an array has several lines
+    except Exception:  # an integer with thousands of digits, deeply nested lists, or a broken repr
         text = f"<{type(value).__name__}>"
     return shorten(text)
 

@@ -20,7 +20,7 @@ import parsimon
 from parsimon import InputError
 from parsimon.adapters.recipe import KINDS
 from parsimon.models import as_model
-from parsimon.models.frame import Frame
+from parsimon.models.image_format import ImageFormat
 
 foolbox: Any = pytest.importorskip("foolbox")
 art_classifiers: Any = pytest.importorskip("art.estimators.classification")
@@ -322,21 +322,21 @@ def test_foolbox_wrappers_are_seen_through() -> None:
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 255), (-1, 1), (-2.1179, 2.64)])
 def test_images_go_there_and_back(low: float, high: float, last: bool) -> None:
-    frame = Frame(low, high, last)
-    there = frame.theirs(IMAGES)
+    form = ImageFormat(low, high, last)
+    there = form.to_framework(IMAGES)
     assert there.shape == ((8, 8, 8, 3) if last else IMAGES.shape)
     assert there.dtype == np.float32
     assert there.min() >= np.float32(low)
     assert there.max() <= np.float32(high)
-    np.testing.assert_allclose(frame.ours(there), IMAGES, atol=1e-6)
+    np.testing.assert_allclose(form.from_framework(there), IMAGES, atol=1e-6)
     if not last:
-        np.testing.assert_array_equal(frame.theirs(torch.from_numpy(IMAGES)), there)  # numpy and torch round alike
+        np.testing.assert_array_equal(form.to_framework(torch.from_numpy(IMAGES)), there)  # numpy and torch round alike
 
 
 def test_bytes_survive_the_way_there_and_back() -> None:
     levels = np.arange(256, dtype=np.float32).reshape(1, 1, 16, 16)
-    frame = Frame(0, 255)
-    np.testing.assert_array_equal(frame.theirs(frame.ours(levels)), levels)
+    form = ImageFormat(0, 255)
+    np.testing.assert_array_equal(form.to_framework(form.from_framework(levels)), levels)
 
 
 # --- wrong use ------------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
         ),
         (
             lambda: as_model(art_classifiers.BlackBoxClassifier(hard, (3, 8, 3), 5, clip_values=(0, 1))),
-            "where the channels are cannot be told",
+            "does not show which side holds the channels",
         ),
     ],
 )

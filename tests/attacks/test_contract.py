@@ -100,7 +100,7 @@ class RefusesLargeImages(Honest):
 
 
 def test_an_attack_may_refuse_large_images() -> None:
-    clauses.does_not_depend_on_its_company(RefusesLargeImages())
+    clauses.does_not_depend_on_other_images(RefusesLargeImages())
 
 
 class LeavesTheBall(Honest):
@@ -268,15 +268,15 @@ class HidesWhereItPaints(Honest):
 @pytest.mark.parametrize(
     ("attack", "clause", "sentence"),
     [
-        (HidesWhereItPaints, clauses.tells_where_it_changes_a_set, "where it does not say so"),
+        (HidesWhereItPaints, clauses.reports_where_it_changes_a_set, "outside the windows that it reports"),
         (LeavesTheBall, clauses.stays_in_the_ball, "leaves the ball"),
         (LeavesTheBallInItsLastQuestion, clauses.stays_in_the_ball, "leaves the ball"),
-        (DrawsFromNumpy, clauses.is_deterministic_in_its_seed, "random state that all code shares"),
-        (DrawsFromPython, clauses.is_deterministic_in_its_seed, "random state that all code shares"),
-        (ReadsTheSharedState, clauses.is_deterministic_in_its_seed, "two different ends"),
+        (DrawsFromNumpy, clauses.is_deterministic_in_its_seed, "global random state"),
+        (DrawsFromPython, clauses.is_deterministic_in_its_seed, "global random state"),
+        (ReadsTheSharedState, clauses.is_deterministic_in_its_seed, "two different outcomes"),
         (ProbesWithoutASeed, clauses.asks_the_same_after_the_same_replies, "asks something else"),
         (BreaksOnGrey, clauses.takes_images_of_any_shape, r"fails on images of shape \(1, 8, 8\): IndexError"),
-        (WritesToItsReply, clauses.leaves_its_input_alone, "writes to a reply"),
+        (WritesToItsReply, clauses.does_not_modify_its_input, "writes to a reply"),
     ],
 )
 def test_a_broken_attack_breaks_its_clause_and_no_other(attack: type[Attack], clause: Clause, sentence: str) -> None:
@@ -290,19 +290,19 @@ def test_a_broken_attack_breaks_its_clause_and_no_other(attack: type[Attack], cl
 @pytest.mark.parametrize(
     ("attack", "clause", "sentence"),
     [
-        (Remembers, clauses.is_deterministic_in_its_seed, "two different ends"),
+        (Remembers, clauses.is_deterministic_in_its_seed, "two different outcomes"),
         (Remembers, clauses.asks_the_same_after_the_same_replies, "asks something else"),
-        (MindsItsCompany, clauses.does_not_depend_on_its_company, "comes to another end with batch_size"),
-        (KnowsTheEngine, clauses.is_counted_exactly, "comes to another end under"),
-        (LivesOnFreeQuestions, clauses.never_goes_past_its_budget, "lives on free questions"),
-        (AsksForNothing, clauses.never_goes_past_its_budget, "asks for no image"),
+        (MindsItsCompany, clauses.does_not_depend_on_other_images, "has another outcome with batch_size"),
+        (KnowsTheEngine, clauses.is_counted_exactly, "has another outcome under"),
+        (LivesOnFreeQuestions, clauses.never_exceeds_its_budget, "uncharged queries must be bounded"),
+        (AsksForNothing, clauses.never_exceeds_its_budget, "asks for no image"),
         (AsksWithoutABatch, clauses.stays_in_the_ball, r"an image of shape \(8, 8\) about one of \(3, 8, 8\)"),
         (PeeksAtGradients, clauses.is_counted_exactly, "not a white-box attack"),
         (RefusesAll, clauses.takes_images_of_any_shape, r"fails on images of shape \(3, 8, 8\): InputError"),
-        (WritesToItsImage, clauses.leaves_its_input_alone, "writes to its image"),
-        (SharesItsMemory, clauses.leaves_its_input_alone, "writes to what it asks for"),
-        (FlipsInPlace, clauses.is_counted_exactly, "comes to another end under"),
-        (FlipsInPlace, clauses.leaves_its_input_alone, "writes to what it has asked for"),
+        (WritesToItsImage, clauses.does_not_modify_its_input, "writes to its image"),
+        (SharesItsMemory, clauses.does_not_modify_its_input, "writes to an ask before it has the reply"),
+        (FlipsInPlace, clauses.is_counted_exactly, "has another outcome under"),
+        (FlipsInPlace, clauses.does_not_modify_its_input, "writes to an earlier ask"),
     ],
 )
 def test_a_broken_attack_breaks_its_clause(attack: type[Attack], clause: Clause, sentence: str) -> None:

@@ -189,10 +189,10 @@ def test_attacks_have_the_same_outcomes_in_place_as_by_hand(
 ) -> None:
     monkeypatch.setattr(parsimon.core.engine, "_LARGE", 0)
     for threat in (THREATS[0], THREATS[2]):
-        alone = Case(Network(network.shape), threat, count=11).alone(attack)
+        expected = Case(Network(network.shape), threat, count=11).by_twin(attack)
         for batch_size, in_flight in ((1, 3), (2, 5), (4, 11)):
             case = Case(network, threat, count=11)
-            case.hold(attack, alone, "in place", batch_size=batch_size, in_flight=in_flight)
+            case.compare(attack, expected, "in place", batch_size=batch_size, in_flight=in_flight)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,4 +1,4 @@
-"""CIFAR-10 in each of its layouts, and pickles that may not run code."""
+"""Tests of CIFAR-10 in each layout, and of pickles that must not run code."""
 
 from __future__ import annotations
 

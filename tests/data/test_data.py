@@ -1,4 +1,4 @@
-"""Data by what a person types: arrays, fingerprints, and which images are chosen."""
+"""Tests of data by name: arrays, fingerprints, and the choice of images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from parsimon.data import Preprocess, choose, open_data, open_preprocess
 from parsimon.data.base import fingerprint
 from parsimon.data.named import FORMS
 
-# --- what a person types ----------------------------------------------------------------------------------------------
+# --- data by name -----------------------------------------------------------------------------------------------------
 
 
 def test_the_bundled_images_are_those_of_the_zoo() -> None:

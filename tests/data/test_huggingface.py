@@ -39,7 +39,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def table(library: Any, **more: Any) -> Any:
-    """A dataset of ten pictures with class labels, and more columns."""
+    """Return a dataset of ten pictures with class labels, and more columns."""
     pictures = [PIL.Image.fromarray(image.transpose(1, 2, 0)) for image in PIXELS]
     features = {"picture": library.Image(), "kind": library.ClassLabel(names=list("abcdefghij"))}
     features |= {name: feature for name, (feature, _) in more.items()}

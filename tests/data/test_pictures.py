@@ -1,4 +1,4 @@
-"""Folders of pictures: read when they are needed, resized and cropped as they are told, or refused."""
+"""Tests of folders of pictures: lazy reading, resizing, cropping, refusal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from parsimon.data.validate import as_images, check_image
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the picture files that Pillow has been given."""
+    """Collect the names of the picture files that Pillow opens."""
     names: list[str] = []
     real = PIL.Image.open
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: what is written down of them, the searches of figures 1 and 2, and `parsimon reproduce`."""
+"""Tests of the paper's experiments: their files, the searches of figures 1 and 2, and `parsimon reproduce`."""
 
 from __future__ import annotations
 

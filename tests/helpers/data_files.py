@@ -1,4 +1,4 @@
-"""Data files in every form, written by the tests themselves, and what several of them ask."""
+"""Write data files in every form for tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scaled(pixels: Bytes) -> NDArray[np.float32]:
 
 
 def refused(text: str, *words: str, preprocess: Preprocess | None = None) -> None:
-    """The data are refused in one sentence that has the words."""
+    """Check that the data are refused in one sentence with the words."""
     with pytest.raises(InputError) as caught:
         open_data(text, preprocess)
     assert "\n" not in str(caught.value)
@@ -133,7 +133,7 @@ def imagenet(folder: Path, text: str, count: int = 3) -> str:
 
 
 class Trap:
-    """A pickle that, when it is opened, writes a file."""
+    """A pickle that writes a file when it is opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

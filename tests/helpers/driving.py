@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parsimon import Threat
 from parsimon.core.canvas import render
 from parsimon.core.engine import Engine
-from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, Task
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Outcome, Reply, Task, next_ask
 from parsimon.models import as_model
 from parsimon.models.function import ScoreFunction
 
@@ -56,11 +56,7 @@ def converse(attack: Attack, context: ImageContext, loss: Loss, asks: int, seed:
     search = attack.search(context, np.random.default_rng(seed))
     exchanges: list[Exchange] = []
     reply: Reply | None = None
-    while len(exchanges) < asks:
-        try:
-            ask = next(search) if reply is None else search.send(reply)
-        except StopIteration:
-            break
+    while len(exchanges) < asks and (ask := next_ask(search, reply)) is not None:
         images = drawn(context, ask)
         exchanges.append(Exchange(ask, images, np.array([loss(image) for image in images])))
         reply = Reply(exchanges[-1].losses)

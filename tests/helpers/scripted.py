@@ -1,4 +1,4 @@
-"""An attack that asks what it is told to, and a model of which every answer is known."""
+"""An attack with a fixed list of asks, and a model whose scores are easy to compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def results(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
 
 @dataclass(frozen=True)
 class Scripted(Attack):
-    """Asks what it is given to ask."""
+    """Yields a fixed list of asks and keeps the replies."""
 
     asks: tuple[Ask, ...]
     heard: list[Reply] = field(default_factory=list)
@@ -31,13 +31,13 @@ class Scripted(Attack):
 
 
 def grey(*levels: float, charged: bool = True, eligible_from: float = -math.inf, gradient: bool = False) -> Ask:
-    """A question about 2 x 2 images of one level each."""
+    """Return an ask for 2 x 2 images of one level each."""
     return Ask(
         Images(np.stack([np.full((1, 2, 2), level, np.float32) for level in levels])), charged, eligible_from, gradient
     )
 
 
 def brightness(images: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Class 0 below a half, class 1 above; the untargeted margin loss of class 0 is the brightness minus a half."""
+    """Return scores for class 1 above a mean of 0.5; the untargeted margin loss of class 0 is the mean minus 0.5."""
     mean = images.mean(axis=(1, 2, 3), dtype=np.float64)
     return np.stack([np.full(len(images), 0.5), mean], axis=1)

@@ -1,4 +1,4 @@
-"""Set functions, problems made of them, a driver, and slow twins of the searches: what tests of set search share."""
+"""Set functions, search problems, a driver, and slow twins of the searches, for the tests of set search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ property_test = settings(max_examples=60, deadline=None, database=None, suppress
 class Run(NamedTuple):
     found: Found
     families: list[Family]
-    asked: list[frozenset[int]]  # their sets, as they were when they were yielded
+    asked: list[frozenset[int]]  # their sets at the time of the yield
     replies: list[list[float]]
 
     @property
@@ -41,7 +41,7 @@ class Run(NamedTuple):
         return set_of(self.found.members)
 
     def steps(self) -> list[tuple[Family, list[float], Mask]]:
-        """Each family, what was replied, and the set that the search went on with."""
+        """Return each family with its reply and the working set after it."""
         bases = [family.base for family in self.families] + [self.found.members]
         return list(zip(self.families, self.replies, bases[1:], strict=True))
 
@@ -74,7 +74,7 @@ def mask_of(members: Iterable[int], size: int) -> Mask:
 
 
 def word_of(members: Iterable[int], words: Sequence[int]) -> int:
-    """What `remembering` knows a set by."""
+    """Return the hash of a set in `remembering`."""
     return reduce(xor, (words[element] for element in members), 0)
 
 
@@ -83,7 +83,7 @@ def start_at(function: Table, members: Iterable[int] = ()) -> Found:
 
 
 def values_at(size: int, values: dict[tuple[int, ...], float]) -> Table:
-    """The set function with these values, and 0 elsewhere."""
+    """Return the set function with these values, and 0 elsewhere."""
     return tabulate(lambda members: values.get(tuple(sorted(members)), 0.0), size)
 
 
@@ -95,7 +95,7 @@ def all_of(function: Table) -> Elements:
 
 
 def coverage(size: int, rng: np.random.Generator) -> SetFunction:
-    """The weight of what the members cover, less what they cost."""
+    """Return the weight of the covered items minus the cost of the members."""
     covers = rng.random((size, 12)) < 0.3
     weights, costs = rng.integers(1, 10**6, 12), rng.integers(1, 10**6, size)
     return lambda members: float(weights[covers[list(members)].any(axis=0)].sum() - costs[list(members)].sum())
@@ -112,13 +112,13 @@ def directed_cut(size: int, rng: np.random.Generator) -> SetFunction:
 
 
 def facility_location(size: int, rng: np.random.Generator) -> SetFunction:
-    """How near each customer has its nearest facility, less what the facilities cost."""
+    """Return the nearness of each customer to its nearest facility, minus the cost of the facilities."""
     nearness, costs = rng.integers(0, 10**6, (size, 6)), rng.integers(1, 10**6, size)
     return lambda members: float(nearness[list(members)].max(axis=0, initial=0).sum() - costs[list(members)].sum())
 
 
 def random_similarity(size: int, seed: int) -> NDArray[np.float64]:
-    """Each element is nearest to itself, so that no gain is zero: there, apricot's lazy greedy stops looking."""
+    """Return similarities without a zero gain, at which the lazy greedy of apricot stops."""
     rng = np.random.default_rng(seed)
     similarity = rng.random((size, size))
     similarity = np.maximum(similarity, similarity.T)
@@ -127,7 +127,7 @@ def random_similarity(size: int, seed: int) -> NDArray[np.float64]:
 
 
 def nearness(similarity: NDArray[np.float64]) -> SetFunction:
-    """Facility location without costs: monotone."""
+    """Return facility location without costs, which is monotone."""
     return lambda members: float(similarity[list(members)].max(axis=0, initial=0.0).sum())
 
 
@@ -168,7 +168,7 @@ submodular_problems = problems(submodular_functions())
 
 
 def without_ties(function: Table) -> bool:
-    """No two sets of equally many members, as a greedy step compares them, have the same value."""
+    """Return whether all sets of one size have different values."""
     return len({(bits.bit_count(), value) for bits, value in enumerate(function.values)}) == len(function.values)
 
 

@@ -68,7 +68,7 @@ ASCII = "printable ASCII characters without spaces"
         ("grpc://host/m?batch=" + "9" * 100, "batch must be a whole number, at most"),
         ("grpc://host/m?in_flight=1000000000", "in_flight must be a whole number, at most 1,000, since each"),
         ("grpc://host/m?input=" + "x" * 10_000, "input must be a name of at most"),
-        ("grpc://host/m?" + "x" * 10_000 + "=1", "is not known"),
+        ("grpc://host/m?" + "x" * 10_000 + "=1", "is unknown"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_in_a_sentence(url: str, words: str) -> None:
@@ -107,7 +107,7 @@ def test_hosts_of_all_forms_get_a_port(url: str, host: str) -> None:
     "value",
     [True, "1", b"1", [1], np.ones(1), np.ones(3), {}, 1j, object, math.nan, math.inf, -1, 0, 10**400, -(10**400)],
 )
-def test_a_pace_that_cannot_be_kept_is_refused(name: str, value: Any) -> None:
+def test_a_policy_that_cannot_be_kept_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"{name} must be") as caught:
         RequestPolicy(**{name: value})
     assert len(str(caught.value)) < 400
@@ -128,7 +128,7 @@ def test_numbers_of_numpy_and_fractions_are_numbers() -> None:
     "settings",
     [
         {"classify": "a function"},
-        {"pace": 3},
+        {"policy": 3},
         {"files": ["png"]},
         {"top": "2", "classes": 10},
         {"top": True, "classes": 10},
@@ -194,7 +194,7 @@ def test_addresses(scheme: str, host: str, path: str, expected: Any) -> None:
         ("http://host/classify", "HttpModel"),
         ("ftp://host/m", "begin with grpc, grpcs, http, https"),
         ("grpc://me:swordfish@host/m", HEADERS),
-        ("grpc://host/m?token=swordfish", "'token'.*not known; known are batch, in_flight, rate, timeout, patience"),
+        ("grpc://host/m?token=swordfish", "'token'.*is unknown; known are batch, in_flight, rate, timeout, patience"),
         ("grpc://host/m?rate=1&rate=2", "given twice"),
         ("grpc://host/m?batch=many", "batch must be a whole number"),
         ("grpc://host/m?timeout=soon", "timeout must be a number"),

@@ -203,11 +203,11 @@ def test_a_network_of_torch_hub_may_carry_its_config(repository: Path) -> None:
     said = scores(f"torchhub:{repository}:plain,mean=0.5/0.4/0.3,std=0.2/0.3/0.4", images)
     np.testing.assert_array_equal(told, said)
     oracle = as_model(f"torchhub:{repository}:configured")
-    assert getattr(oracle, "image_shape", None) == (3, 8, 8)
+    assert oracle.image_shape == (3, 8, 8)
 
 
 def test_what_a_network_of_torch_hub_wants_is_not_guessed(repository: Path) -> None:
-    with pytest.raises(InputError, match=r"does not say what .* wants of its images: add it"):
+    with pytest.raises(InputError, match=r"does not describe the input of .*: add it"):
         open_model(f"torchhub:{repository}:plain")
 
 
@@ -258,7 +258,7 @@ def test_a_network_of_robustbench_takes_images_as_they_are(tmp_path: Path) -> No
         expected = network(torch.from_numpy(images)).numpy()
     name = f"robustbench:Wong2020Fast,model_dir={tmp_path}"
     np.testing.assert_allclose(scores(name, images), expected, atol=1e-5)
-    assert getattr(as_model(name), "image_shape", None) == (3, 32, 32)
+    assert as_model(name).image_shape == (3, 32, 32)
 
 
 def test_a_network_that_robustbench_does_not_know_is_refused() -> None:
@@ -289,7 +289,7 @@ def test_what_is_wrong_with_a_name_is_said(name: str, kind: type[Exception], wor
 
 def test_a_hub_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # as the variable of that name does
-    with pytest.raises(ModelError, match=r"hf:nobody/nothing cannot be loaded: .* needs the network once"):
+    with pytest.raises(ModelError, match=r"hf:nobody/nothing cannot be loaded: .* first download needs the network"):
         open_model("hf:nobody/nothing")
 
 

@@ -252,7 +252,7 @@ def test_what_the_scores_do_not_need_is_not_asked_for() -> None:
     ids=["operators", "attribute", "output", "setting", "sizes", "type"],
 )
 def test_what_is_not_known_is_named(nodes: list[onnx.NodeProto], reason: str) -> None:
-    sentence = f"the gradients of this ONNX model are not known, because of {reason}: pass it as a torch module"
+    sentence = f"the gradients of this ONNX model are unknown, because of {reason}: pass it as a torch module"
     with pytest.raises(ModelError) as caught:
         OnnxModule(model_of(nodes, (2, 3, 4, 4)))(torch.zeros(2, 3, 4, 4))
     assert str(caught.value) == sentence

@@ -24,9 +24,9 @@ from parsimon.core.model import Traffic
 from parsimon.core.threat import Threat
 from parsimon.errors import InputError, ModelError, OutageError
 from parsimon.models import HttpModel, Request, RequestPolicy
-from parsimon.models.partial import completed
 from parsimon.models.remote.base import HEADERS
 from parsimon.models.remote.http import as_file
+from parsimon.models.top_k import complete_scores
 from parsimon.runs.config import RunConfig
 from running_servers import SCRIPTS, free_port, listens, proxy, wait_until
 from small_model import IMAGES, LABELS, attack, linear, softmax
@@ -243,7 +243,7 @@ def test_an_answer_that_the_function_does_not_understand_is_asked_for_a_few_time
         return json.loads(body)["predictions"]
 
     oracle = HttpModel(classify, RequestPolicy(batch=None))
-    with pytest.raises(ModelError, match=r"5 times what cannot be used.*KeyError: 'predictions'") as caught:
+    with pytest.raises(ModelError, match=r"5 invalid responses.*KeyError: 'predictions'") as caught:
         attack(oracle)
     assert not isinstance(caught.value, OutageError)
     assert oracle.traffic == Traffic(5 * len(IMAGES), 0)
@@ -325,7 +325,7 @@ def test_what_is_told_of_the_top_is_all_that_the_loss_needs(weights: list[float]
     probabilities = np.array(weights) / sum(weights)
     top = min(top, len(weights))
     best = np.argsort(-probabilities, kind="stable")[:top]
-    row = completed([{int(each): float(probabilities[each]) for each in best}], len(weights), top)
+    row = complete_scores([{int(each): float(probabilities[each]) for each in best}], len(weights), top)
     assert row.shape == (1, len(weights))
     assert row.sum() == pytest.approx(1)
     assert row.argmax() in np.flatnonzero(probabilities == probabilities.max())
@@ -341,12 +341,12 @@ def test_what_is_told_of_the_top_is_all_that_the_loss_needs(weights: list[float]
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"cat": 0.9, 1: 0.1}, "by their numbers, 0..9; got 'cat'"),
+        ({"cat": 0.9, 1: 0.1}, "a number in 0..9; got 'cat'"),
         ({10: 0.9, 1: 0.1}, "0..9; got 10"),
         ({1: 0.9}, "at least 2 classes"),
-        ({1: 0.9, 2: 0.8}, "cannot be"),  # each by itself, as of a model with many labels
-        ({1: 0.01, 2: 0.01}, "cannot be"),  # some other class must be more probable
-        ({1: 1.1, 2: -0.1}, "cannot be"),
+        ({1: 0.9, 2: 0.8}, "which is impossible"),  # each by itself, as of a model with many labels
+        ({1: 0.01, 2: 0.01}, "which is impossible"),  # some other class must be more probable
+        ({1: 1.1, 2: -0.1}, "which is impossible"),
         ({True: 0.9, 2: 0.1}, "0..9; got True"),
         ({1: 0.9, 2: float("nan")}, "finite numbers"),
         ({1: float("inf"), 2: 0.1}, "finite numbers"),
@@ -358,11 +358,11 @@ def test_what_is_told_of_the_top_is_all_that_the_loss_needs(weights: list[float]
 )
 def test_what_cannot_be_the_top_of_a_distribution_is_refused(answer: Any, words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        completed([answer], 10, 2)
+        complete_scores([answer], 10, 2)
 
 
 def test_probabilities_that_were_rounded_are_taken() -> None:
-    row = completed([{3: 0.51, 4: 0.5}], 10, 2)
+    row = complete_scores([{3: 0.51, 4: 0.5}], 10, 2)
     assert row.sum() == pytest.approx(1)
     assert row.argmax() == 3
 

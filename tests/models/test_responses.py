@@ -59,7 +59,7 @@ def shifted(images: Any) -> Scores:
 # --- rows and classes -----------------------------------------------------------------------------------------------
 
 
-ROWS_MOVED = r"5 times.*here \(3, classes\); got \((4|2), 10\)"
+ROWS_MOVED = r"5 invalid responses.*here \(3, classes\); got \((4|2), 10\)"
 
 
 def test_rows_that_move_from_one_request_to_another_are_refused() -> None:
@@ -103,14 +103,14 @@ def test_a_model_with_a_fixed_number_of_rows_must_return_as_many() -> None:
     ],
 )
 def test_what_are_no_scores_is_refused(change: Any, words: str) -> None:
-    with http_server(replying(change)) as port, pytest.raises(ModelError, match=f"5 times.*{words}"):
+    with http_server(replying(change)) as port, pytest.raises(ModelError, match=f"5 invalid responses.*{words}"):
         HttpModel(classify_at(port), RequestPolicy(batch=None))(IMAGES)
 
 
 def test_every_response_has_as_many_classes_as_the_first() -> None:
     with http_server(replying(lambda number, scores: scores[:, : 10 if number < 2 else 9])) as port:
         oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
-        with pytest.raises(ModelError, match=r"5 times.*must be of 10 classes.*got 9"):
+        with pytest.raises(ModelError, match=r"5 invalid responses.*must be of 10 classes.*got 9"):
             oracle(IMAGES)
     with http_server(replying(lambda number, scores: scores[:, : 9 if number == 2 else 10])) as port:
         oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
@@ -254,12 +254,12 @@ def test_a_fork_opens_connections_of_its_own() -> None:
     with http_server(reply) as port:
         oracle = HttpModel(classify, RequestPolicy(batch=None))
         oracle(IMAGES)
-        (idle,) = oracle._wire._idle.values()
+        (idle,) = oracle._transport._idle.values()
         mine = [connection.sock.getsockname() for connection in idle]
         theirs = in_a_fork(
             lambda: (
                 str(oracle(IMAGES).shape)
-                + str([each.sock.getsockname() in mine for each in list(oracle._wire._idle.values())[-1]])
+                + str([each.sock.getsockname() in mine for each in list(oracle._transport._idle.values())[-1]])
             )
         )
     assert theirs == "(6, 10)[False]"

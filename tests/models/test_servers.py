@@ -190,7 +190,7 @@ def test_a_model_that_always_returns_nan_is_the_models_failure(
     server: Server, tmp_path: Path, protocol: str, settings: str
 ) -> None:
     with proxy(protocol, getattr(server, protocol), tmp_path, "--share", "1", "--faults", "nan") as between:
-        with pytest.raises(ModelError, match=r"5 times what cannot be used.*NaN") as caught:
+        with pytest.raises(ModelError, match=r"5 invalid responses.*NaN") as caught:
             attack(server.url(protocol, port=between.port, settings=f"patience=30{settings}"))
         assert not isinstance(caught.value, OutageError)
 

@@ -117,7 +117,7 @@ def test_an_error_in_the_middle_of_an_attack_ends_the_reply_with_a_sentence(
 def test_a_slow_client_is_given_up(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_PATIENCE", 0.4)
+    monkeypatch.setattr(server, "_TIMEOUT", 0.4)
     with serving(folder) as started, socket.create_connection(("127.0.0.1", started.server_port)) as connection:
         connection.settimeout(0.1)
         connection.sendall(sent)
@@ -136,7 +136,7 @@ def test_a_slow_client_is_given_up(
 
 
 def test_a_body_that_does_not_come_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_PATIENCE", 0.4)
+    monkeypatch.setattr(server, "_TIMEOUT", 0.4)
     with serving(folder) as started, socket.create_connection(("127.0.0.1", started.server_port), 60) as connection:
         host = f"127.0.0.1:{started.server_port}"
         head = {"Host": host, "Origin": f"http://{host}", "Cookie": f"{started.cookie}={started.token}"}

@@ -58,7 +58,7 @@ _OPTIONS = {
 
 
 def write_tflite(path: Path, tensors: list[Quantised], operators: list[Operator]) -> None:
-    """The first tensor is the input, the last one the output."""
+    """Write a file whose first tensor is the input and whose last one is the output."""
     builder = flatbuffers.Builder(0)
 
     def table(kind: str, **fields: Any) -> int:

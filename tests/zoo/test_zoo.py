@@ -1,4 +1,4 @@
-"""The bundled networks: what their cards promise, and results on them that do not depend on what is in flight."""
+"""Tests of the bundled networks: their cards, and results that do not depend on the images in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installing from packages: what is fetched and from where, what is refused, what a kill or a rival leaves behind."""
+"""Tests of installation: downloads and their sources, refusals, kills and concurrent processes."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(home: Path) -> None:
 
 def test_a_home_that_is_a_file_is_named(home: Path) -> None:
     home.write_text("")
-    with pytest.raises(InputError, match=rf"toy could not be installed in {home}.*set PARSIMON_HOME to another folder"):
+    with pytest.raises(InputError, match=rf"toy could not be installed in {home}.*set PARSIMON_HOME"):
         install(TOY)
 
 
@@ -328,7 +328,7 @@ def test_two_processes_may_install_at_once(registry: Registry, home: Path) -> No
 
 
 def convert(package: Path) -> onnx.ModelProto:
-    """The converter of the toy network: is an image light (class 1) or dark (class 0)?"""
+    """Convert the toy network, which tells light images (class 1) from dark ones (class 0)."""
     sign = float((package / "weights.txt").read_text())
     graph = Graph(3, 8, 8)
     weight = np.array([[-sign] * 3, [sign] * 3], np.float32)
@@ -337,7 +337,7 @@ def convert(package: Path) -> onnx.ModelProto:
 
 
 def network(sign: float, registry: Registry, needs: tuple[str, ...] = ("onnx",)) -> Entry:
-    """A toy network, and samples for it, which look installed."""
+    """Return a toy network whose samples look installed."""
     samples = catalogue.find("imagenet-samples").folder
     samples.mkdir(parents=True)
     for label, light in enumerate([20, 230]):

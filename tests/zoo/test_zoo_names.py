@@ -1,4 +1,4 @@
-"""The zoo by name: where it is kept, what is said of what is missing, its cards, and the command that lists them."""
+"""Tests of the zoo's names: location, missing entries, cards, and the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The converters of the zoo, each held against an independent implementation of its network, and the real packages."""
+"""Tests of the zoo's converters against independent implementations, and of the real packages."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def unpacked(package: Package, folder: Path) -> Path:
 
 
 def assert_the_card_is_true(name: str) -> None:
-    """The accuracy on the sample images is what the card promises, and that of batches is that of single images."""
+    """Check that the accuracy on the sample images is the card's, in batches and for single images."""
     card = zoo.card(name)
     data = open_data("imagenet-samples", open_preprocess(card["preprocess"]))
     images = np.stack(list(data.images))
@@ -268,7 +268,7 @@ def test_cifar10_has_all_its_images() -> None:
 
 
 def keras_scores(path: Path, images: Pixels) -> torch.Tensor:
-    """The probabilities of a Keras model, its layers done one by one as the file describes them."""
+    """Return the probabilities of a Keras model, computed layer by layer from its file."""
     weights = {name: torch.from_numpy(array.copy()) for name, array in resnet50.read_weights(path).items()}
     # What Keras calls Caffe's preprocessing: blue, green, red in 0..255, less ImageNet's means.
     pixels = 255 * torch.from_numpy(images).flip(1) - torch.tensor([103.939, 116.779, 123.68]).reshape(3, 1, 1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
-from parsimon.models.art import art_model, frame_of
+from parsimon.models.art import ArtModel, format_of
 from parsimon.results.result import Result
 
 _attacks = require("art.attacks", "art")
@@ -76,8 +76,8 @@ class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # 
         if y is not None:
             classes = self.estimator.nb_classes
             goals = _utils.check_and_transform_label_format(np.asarray(y), classes, return_one_hot=False).reshape(-1)
-        oracle, frame = art_model(self.estimator), frame_of(self.estimator)
-        found = self._recipe.run(oracle, frame, x, goals, self.eps, targeted=self.targeted)
+        oracle, form = ArtModel(self.estimator), format_of(self.estimator)
+        found = self._recipe.run(oracle, form, x, goals, self.eps, targeted=self.targeted)
         self.result = found.result
         return found.images
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
-from parsimon.models.foolbox import foolbox_model, frame_of
+from parsimon.models.foolbox import foolbox_model, format_of
 from parsimon.results.result import Result
 
 _foolbox = require("foolbox", "foolbox")
@@ -50,7 +50,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
             raise InputError(f"a call takes a model, inputs, a criterion and epsilons; got {', '.join(unknown)}")
         images, restore = _tensors.astensor_(inputs)
         goals, targeted = _goals(criterion)
-        oracle, frame = foolbox_model(model, like=images), frame_of(model)
+        oracle, form = foolbox_model(model, like=images), format_of(model)
         several = isinstance(epsilons, Iterable)
         self.results, adversarial, success = [], [], []
         for eps in epsilons if several else [epsilons]:
@@ -60,7 +60,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
                 adversarial.append(images)
                 success.append(_foolbox.attacks.base.get_criterion(criterion)(images, model(images)))
                 continue
-            found = self._recipe.run(oracle, frame, images.numpy(), goals, eps, targeted=targeted)
+            found = self._recipe.run(oracle, form, images.numpy(), goals, eps, targeted=targeted)
             adversarial.append(_tensors.from_numpy(images, found.images))
             success.append(_tensors.from_numpy(images, found.success))
             self.results.append(found.result)

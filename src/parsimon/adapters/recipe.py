@@ -16,7 +16,7 @@ from parsimon.attacks.registry import split_settings
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, NothingToAttackError, quote
-from parsimon.models.frame import Frame
+from parsimon.models.image_format import ImageFormat
 from parsimon.results.result import Result
 
 KINDS = {kind.__name__: kind for kind in ATTACKS.values()}
@@ -58,12 +58,12 @@ class Recipe:
         attack, run = split_settings(kind, settings, _RUN_SETTINGS)
         return cls(attack, {"scores": None, **run})
 
-    def run(self, oracle: Model, frame: Frame, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
+    def run(self, oracle: Model, form: ImageFormat, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
         """Attack a library's images.
 
         Args:
             oracle: The model.
-            frame: How the library keeps the images.
+            form: How the library keeps the images.
             images: As it keeps them.
             goals: The true classes, or, if targeted, those to reach; None: away from what the model sees.
             eps: The radius in the library's pixels.
@@ -74,9 +74,9 @@ class Recipe:
         try:
             result = api.attack(
                 oracle,
-                frame.ours(given),
+                form.from_framework(given),
                 labels,
-                eps / frame.span,
+                eps / form.span,
                 attack=self.attack,
                 targets=targets,
                 **self.settings,
@@ -87,7 +87,7 @@ class Recipe:
             raise KeyboardInterrupt
         at_goal = result.clean.predicted == goals if targeted else ~result.clean.correct
         adversarial = given.copy()
-        adversarial[result.success] = frame.theirs(result.adversarial[result.success])
+        adversarial[result.success] = form.to_framework(result.adversarial[result.success])
         return Found(adversarial, result.success | at_goal, result)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
-from parsimon.models.frame import Frame
+from parsimon.models.image_format import ImageFormat
 from parsimon.models.torch import TensorModel
 from parsimon.results.result import Result
 
@@ -61,7 +61,9 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defin
         pixels = images.cpu().float().numpy()
         if pixels.min() >= -_ROUNDING and pixels.max() <= 1 + _ROUNDING:
             pixels = pixels.clip(0, 1)
-        found = self._recipe.run(oracle, Frame(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted)
+        found = self._recipe.run(
+            oracle, ImageFormat(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted
+        )
         self._result = found.result
         return images.new_tensor(found.images)
 

@@ -105,6 +105,6 @@ def _list() -> None:
         fact = _fact(each)
         table.add_row(name, each.title.partition(": ")[2], f"{fact['queries']:,}", fact["model"])
     Console().print(table)
-    print("Queries: approximate total at the paper's full protocol. Exhibits of the same run")
-    print("share it: after table1, figure5a costs nothing. `all` reproduces everything.")
+    print("Queries: estimated total at the paper's full protocol. Exhibits share runs:")
+    print("after table1, figure5a costs nothing. `all` reproduces everything.")
     print("A small run: parsimon reproduce table1 --images 30 --budget 1000")

@@ -7,8 +7,10 @@ record their arguments.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,21 +55,40 @@ _STAND_INS = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class SafeUnpickler(pickle.Unpickler):
+    """Load a pickle that may name only the functions and classes of `allowed`, and gets their stand-ins.
+
+    Attributes:
+        allowed: The stand-ins by the full names that they replace.
+    """
+
+    allowed: ClassVar[Mapping[str, Any]] = {}
+
     def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in for a name."""
         try:
-            return _STAND_INS[f"{module}.{name}"]
+            return self.allowed[f"{module}.{name}"]
         except KeyError:
-            raise InputError(f"it names {module}.{name}; only arrays are allowed") from None
+            raise InputError(f"it names {module}.{name}, which is not allowed") from None
+
+
+@contextmanager
+def safe_errors(path: Path, what: str) -> Iterator[None]:
+    """Turn every error of reading a pickle into a sentence about the file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
+    except Exception as error:  # damaged pickles raise many kinds
+        raise InputError(f"{path} cannot be read as {what}: {first_line(error)}") from error
+
+
+class _BatchUnpickler(SafeUnpickler):
+    allowed: ClassVar = _STAND_INS
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """Return the dictionary in a file, with numpy arrays of bytes."""
-    try:
-        with path.open("rb") as file:
-            content = _Unpickler(file, encoding="latin1").load()
+    with safe_errors(path, "a pickled batch"), path.open("rb") as file:
+        content = _BatchUnpickler(file, encoding="latin1").load()
         return {key: value.array() if isinstance(value, _Array) else value for key, value in content.items()}
-    except InputError as error:
-        raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
-    except Exception as error:  # damaged pickles raise many kinds
-        raise InputError(f"{path} cannot be read as a pickled batch: {first_line(error)}") from error

@@ -18,10 +18,10 @@ __all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "a
 
 
 def as_model(model: Any) -> Model:
-    """An oracle for a model: the name of a bundled one or of a file (see `open_model`), or an object.
+    """Return a `Model` for a name (see `open_model`) or an object.
 
-    That is a torch module, an ONNX Runtime session, a Foolbox model, a classifier of the Adversarial Robustness
-    Toolbox, a function of numpy images, or an oracle itself.
+    The object may be a torch module, the path of an ONNX file, an ONNX Runtime session, a Foolbox model, a classifier
+    of the Adversarial Robustness Toolbox, a function of numpy images, or a `Model` itself.
     """
     if isinstance(model, str):
         return as_model(open_model(model))
@@ -44,24 +44,28 @@ def as_model(model: Any) -> Model:
 
         return foolbox_model(model)
     if _is_a(model, "art", "estimators.classification.classifier.ClassifierMixin"):
-        from parsimon.models.art import art_model
+        from parsimon.models.art import ArtModel
 
-        return art_model(model)
+        return ArtModel(model)
+    return _function_model(model)
+
+
+def _function_model(model: Any) -> FunctionModel:
     if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
         raise InputError(
             f"{type(model).__name__} has the attributes of a model but not its base class: make it a subclass of "
             "parsimon.models.Model"
         )
-    if callable(model):
-        return FunctionModel(model)
-    raise InputError(
-        "the model must be a torch module, the path of an ONNX file, an onnxruntime session, a Foolbox model, an ART "
-        f"classifier, or a function from images to scores; got {type(model).__name__}"
-    )
+    if not callable(model):
+        raise InputError(
+            "the model must be a torch module, the path of an ONNX file, an onnxruntime session, a Foolbox model, an "
+            f"ART classifier, or a function from images to scores; got {type(model).__name__}"
+        )
+    return FunctionModel(model)
 
 
 def _is_a(model: Any, package: str, name: str) -> bool:
-    """Whether the model is of a package's class, without importing the package: it made the model if it did."""
+    """Return whether the model is an instance of a package's class, without importing the package."""
     kind: Any = sys.modules.get(package)
     for part in name.split("."):
         kind = getattr(kind, part, None)

@@ -16,7 +16,7 @@ ScoreFunction = Callable[[NDArray[np.float32]], NDArray[Any]]
 class FunctionModel(Model):
     """A function from numpy images (k, channels, rows, columns), float32 in [0, 1], to scores (k, classes).
 
-    It is called with just the images that are asked, never with padding: behind it may be a service that counts.
+    It is never called with padding, since a service behind it may count its queries.
     """
 
     def __init__(self, function: ScoreFunction) -> None:

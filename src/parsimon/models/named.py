@@ -1,4 +1,4 @@
-"""A model by what a person types: of the zoo or of a hub, a file, an address, or a function that builds one."""
+"""Models by name: in the zoo, on a hub, in a file, at an address, or built by a function."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from parsimon.models import hubs
 
 
 def open_model(name: str) -> Any:
-    """The model that is named.
+    """Open a model by its name.
 
-    That is `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `oracles.server`),
-    `hf:microsoft/resnet-50` (see `oracles.hubs`), or `package.module:function`, which is called.
+    Names are `robust`, `resnet-50`, `model.onnx`, `grpc://localhost:8001/resnet` (see `models.remote.server`),
+    `hf:microsoft/resnet-50` (see `models.hubs`), or `package.module:function`, which is called.
     """
     check_name("a model", name)
     try:

@@ -1,4 +1,4 @@
-"""An ONNX model, evaluated with torch operations: the same scores, and gradients beside them."""
+"""An ONNX model evaluated with torch operations, for its gradients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from parsimon.errors import ModelError
+from parsimon.models.chunks import call_in_chunks
 from parsimon.models.onnx_operators import BEFORE_13, OPERATORS, Operator
-from parsimon.models.pieces import in_pieces
 
 
 class _Step(NamedTuple):
@@ -23,14 +23,14 @@ class _Step(NamedTuple):
     inputs: Sequence[str]
     attributes: dict[str, Any]
     outputs: Sequence[str]
-    spent: Sequence[str]  # what no later node reads
+    last_used: Sequence[str]  # values that no later node reads
 
 
 class OnnxModule(nn.Module):
     """The part of an ONNX graph that its first output depends on, in evaluation mode.
 
-    Its real constants are parameters in single precision, which `double` and `to` move like those of any module, and
-    which are not trained; the others are whole numbers, such as shapes.
+    Floating-point constants become frozen float32 parameters, so that `double` and `to` move them. The other constants
+    are integers, such as shapes.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -45,22 +45,22 @@ class OnnxModule(nn.Module):
         self._images_per_call = inputs[0].type.tensor_type.shape.dim[0].dim_value or None  # 0: any number
         read = {name: tensor for name, tensor in constants.items() if name in needed}
         weights = {name: tensor.float() for name, tensor in read.items() if tensor.is_floating_point()}
-        self._whole_numbers = {name: tensor for name, tensor in read.items() if name not in weights}
+        self._integers = {name: tensor for name, tensor in read.items() if name not in weights}
         self._names = list(weights)
         self._weights = nn.ParameterList(nn.Parameter(each, requires_grad=False) for each in weights.values())
         self.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster
 
     def forward(self, images: Tensor) -> Tensor:
-        """The scores of any number of images, also where the graph has its number built in."""
+        """Return the scores of any number of images, even if the graph has a fixed batch size."""
         size = self._images_per_call
-        scores: Tensor = self.evaluate(images) if size is None else in_pieces(self.evaluate, images, size, torch)
+        scores: Tensor = self.evaluate(images) if size is None else call_in_chunks(self.evaluate, images, size, torch)
         return scores
 
     def evaluate(self, *inputs: Tensor) -> Tensor:
-        """The first output for the graph's inputs."""
+        """Return the first output for the graph's inputs."""
         values: dict[str, Any] = {
-            "": None,  # an input that is left out
-            **self._whole_numbers,
+            "": None,  # an omitted input
+            **self._integers,
             **dict(zip(self._names, self._weights, strict=True)),
             **dict(zip(self._inputs, inputs, strict=True)),
         }
@@ -70,14 +70,14 @@ class OnnxModule(nn.Module):
             except NotImplementedError as error:
                 raise _unknown(f"{step.kind} {error}") from error
             values |= zip(step.outputs, [result] if isinstance(result, Tensor) else result, strict=False)
-            for name in step.spent:
+            for name in step.last_used:
                 values.pop(name, None)
         scores: Tensor = values[self._output]
         return scores
 
 
 def _steps(model: onnx.ModelProto) -> tuple[list[_Step], set[str]]:
-    """The nodes that the first output needs, in their order, and the names of all that they read."""
+    """Return the nodes that the first output needs, in order, and the names of their inputs."""
     (version,) = (each.version for each in model.opset_import if each.domain in {"", "ai.onnx"})
     operators = OPERATORS | (BEFORE_13 if version < 13 else {})
     steps, missing = [], set()
@@ -96,10 +96,10 @@ def _steps(model: onnx.ModelProto) -> tuple[list[_Step], set[str]]:
                 inspect.signature(operators[kind]).bind(*node.input, **attributes)
             except TypeError as error:
                 missing.add(f"{kind} ({error})")
-            spent = {*node.input, *node.output} - needed - {""}
-            # Tuples: the lists of the format would keep all of the file in memory.
+            last_used = {*node.input, *node.output} - needed - {""}
+            # Tuples: the file's own lists would keep all of it in memory.
             inputs, outputs = tuple(node.input), tuple(node.output)
-            steps.append(_Step(kind, operators[kind], inputs, attributes, outputs, sorted(spent)))
+            steps.append(_Step(kind, operators[kind], inputs, attributes, outputs, sorted(last_used)))
         needed.update(node.input)
     if missing:
         raise _unknown(", ".join(sorted(missing)))
@@ -114,7 +114,7 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def _constant(node: onnx.NodeProto) -> Tensor:
-    """What a node of the kind Constant holds, in whichever of its attributes."""
+    """Return the value of a Constant node, which is its only attribute."""
     return torch.as_tensor(_value(node.attribute[0]))
 
 
@@ -123,4 +123,4 @@ def _tensor(stored: onnx.TensorProto) -> Tensor:
 
 
 def _unknown(what: str) -> ModelError:
-    return ModelError(f"the gradients of this ONNX model are not known, because of {what}: pass it as a torch module")
+    return ModelError(f"the gradients of this ONNX model are unknown, because of {what}: pass it as a torch module")

@@ -1,4 +1,4 @@
-"""A torch module as the model, or any function of torch tensors, on whatever device it lies."""
+"""A torch module as the model, or any function of torch tensors, on any device."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model, ScoreGradient
 from parsimon.errors import ModelError, require
-from parsimon.models.pieces import images_per_call, in_pieces
+from parsimon.models.chunks import call_in_chunks, images_per_call
 
-_AT_MOST = 64  # images in a call on a processor: small networks take less time for each of more
-_ROUNDING = 1e-4  # of the largest score: what two orders of the same sums may differ by in single precision
+_MOST_PER_CALL = 64  # images on a CPU: small networks take less time per image in larger calls
+_ROUNDING = 1e-4  # of the largest score: by how much two orders of the same sums may differ in single precision
 
 
 class TensorModel(Model):
-    """Shows images to a function of torch tensors.
+    """A function of torch tensors.
 
-    On a CPU, a convolutional network is faster on images whose channels come last in memory. They are the same images,
-    the network is the user's own and its precision is kept, so only the last digits of the scores can differ. The first
-    images are shown both ways, and a network that fails on them, or says anything else, is run plainly.
+    On a CPU, a convolutional network is faster on images whose channels come last in memory. The images and the
+    precision are the same, so only the last digits of the scores can differ. The first images are shown in both memory
+    formats; a network that fails on one of them, or returns other scores, is run as it is.
     """
 
     gives = "gradient"
 
-    def __init__(self, function: Callable[[Any], Any], device: Any, dtype: Any = None, *, turns: bool = True) -> None:
-        """`turns`: whether images may be shown with their channels last."""
+    def __init__(
+        self, function: Callable[[Any], Any], device: Any, dtype: Any = None, *, try_channels_last: bool = True
+    ) -> None:
         self._torch = require("torch", "torch")
         self.namespace = require("array_api_compat.torch", "torch")
         self._function = function
@@ -36,8 +37,8 @@ class TensorModel(Model):
         self._dtype = self._torch.float32 if dtype is None else dtype
         on_cpu = self.device.type == "cpu"
         self.fixed_batch = not on_cpu  # kernels are picked by the shape of the batch, and round differently
-        may_turn = turns and on_cpu and self._dtype is self._torch.float32
-        self._channels_last: bool | None = None if may_turn else False  # None: the first images will tell
+        undecided = try_channels_last and on_cpu and self._dtype is self._torch.float32
+        self._channels_last: bool | None = None if undecided else False  # None: the first images decide
         self.backend = f"torch on {self.device.type}"
         self.runtime = f"torch {self._torch.__version__}"
 
@@ -45,48 +46,45 @@ class TensorModel(Model):
         with self._torch.no_grad(), self._evaluating():
             images = images.to(self._dtype)
             if self._channels_last is None:
-                return self._choose(images)
-            return self._numpy(self._scores(images, turned=self._channels_last))
+                return self._choose_memory_format(images)
+            return self._numpy(self._scores(images, channels_last=self._channels_last))
 
-    def _choose(self, images: Any) -> NDArray[Any]:
-        """The scores of the first images, and with them the way to run the network from now on."""
-        plain = self._numpy(self._scores(images))
+    def _choose_memory_format(self, images: Any) -> NDArray[Any]:
+        """Return the scores of the first images, and choose the memory format of all later ones."""
+        expected = self._numpy(self._scores(images))
+        self._channels_last = False
         try:
-            turned = self._numpy(self._scores(images, turned=True))
-        except Exception:  # a network may ask for the order in memory that it knows, and fail in its own words
-            self._channels_last = False
-        else:
-            self._channels_last = _agree(turned, plain)
-        if not self._channels_last:
-            return plain
+            scores = self._numpy(self._scores(images, channels_last=True))
+        except Exception:  # a network may depend on the memory format, and fail in any way
+            return expected
+        if not _agree(scores, expected):
+            return expected
+        self._channels_last = True
         self.backend = f"torch on {self.device.type}, channels last"
-        return turned
+        return scores
 
     def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Scores, and gradients with respect to the images; those of the weights are left alone."""
         with self._torch.enable_grad(), self._evaluating():
             leaves = images.to(self._dtype).detach().requires_grad_()
-            scores = self._scores(leaves)
-            told = self._numpy(scores)
-            weights = self._torch.as_tensor(score_gradient(told), dtype=scores.dtype, device=scores.device)
-            (gradients,) = self._torch.autograd.grad(scores, leaves, weights)
-        return told, self._numpy(gradients)
+            outputs = self._scores(leaves)
+            scores = self._numpy(outputs)
+            weights = self._torch.as_tensor(score_gradient(scores), dtype=outputs.dtype, device=outputs.device)
+            (gradients,) = self._torch.autograd.grad(outputs, leaves, weights)
+        return scores, self._numpy(gradients)
 
     def _evaluating(self) -> AbstractContextManager[None]:
-        """Around each call."""
+        """Enter evaluation mode for one call."""
         return nullcontext()
 
-    def _scores(self, images: Any, *, turned: bool = False) -> Any:
-        run = self._turned if turned else self._plain
+    def _scores(self, images: Any, *, channels_last: bool = False) -> Any:
+        def run(part: Any) -> Any:
+            return self._run(part.contiguous(memory_format=self._torch.channels_last) if channels_last else part)
+
         if self.fixed_batch:
             return run(images)
-        return in_pieces(run, images, images_per_call(images.shape[1:], _AT_MOST), self._torch)
+        return call_in_chunks(run, images, images_per_call(images.shape[1:], _MOST_PER_CALL), self._torch)
 
-    def _turned(self, images: Any) -> Any:
-        """The scores of images whose channels come last."""
-        return self._plain(images.contiguous(memory_format=self._torch.channels_last))
-
-    def _plain(self, images: Any) -> Any:
+    def _run(self, images: Any) -> Any:
         scores = self._function(images)
         if not isinstance(scores, self._torch.Tensor):
             raise ModelError(
@@ -100,7 +98,7 @@ class TensorModel(Model):
 
 
 def _agree(scores: NDArray[Any], expected: NDArray[Any]) -> bool:
-    """Whether scores are the same up to rounding, and the seen classes are just the same."""
+    """Return whether scores are equal up to rounding, and the predicted classes equal."""
     return (
         scores.shape == expected.shape
         and np.allclose(scores, expected, rtol=0, atol=_ROUNDING * float(np.abs(expected).max()))
@@ -109,18 +107,18 @@ def _agree(scores: NDArray[Any], expected: NDArray[Any]) -> bool:
 
 
 class TorchModel(TensorModel):
-    """Shows images to a torch module in evaluation mode, and leaves the module as it was found.
+    """A torch module, called in evaluation mode and left in the mode it was in.
 
-    A module may say with an attribute `image_shape` which images it takes.
+    A module may declare the shape of its images with an attribute `image_shape`.
     """
 
     def __init__(self, module: Any, *, plain: bool = False) -> None:
-        """`plain`: show the images as they come, whatever is faster."""
+        """`plain`: never change the memory format."""
         torch = require("torch", "torch")
         weight = next((each for each in module.parameters() if each.is_floating_point()), None)
         convolves = any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
         device, dtype = ("cpu", None) if weight is None else (weight.device, weight.dtype)
-        super().__init__(module, device, dtype, turns=convolves and not plain)
+        super().__init__(module, device, dtype, try_channels_last=convolves and not plain)
         self.image_shape = getattr(module, "image_shape", None)
 
     def plain(self) -> TorchModel:

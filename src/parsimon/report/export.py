@@ -1,4 +1,4 @@
-"""Every image's outcome as a row of a file, for other tools to read: CSV or Parquet."""
+"""Outcomes as CSV or Parquet, one row per attack and image."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from parsimon.errors import InputError, quote, require
 from parsimon.results.result import Result
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a formula may begin with
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # first characters of a spreadsheet formula
 
 
 class _Row(NamedTuple):
-    """The columns, in their order. The counts are explained at the top of parsimon.core.types."""
+    """The columns, in order. The top of parsimon.core.types explains the counts."""
 
     attack: str
     image: int
@@ -26,14 +26,14 @@ class _Row(NamedTuple):
     outside: int
     gradients: int
     ended: str
-    predicted: int | None  # empty where the model was not fooled, as is
-    confidence: float | None  # its probability of that class
+    predicted: int | None  # empty if the model was not fooled
+    confidence: float | None  # probability of the predicted class
     out_of_range: int
-    verified: bool | None  # whether the success held when it was queried again; empty where it was not
+    verified: bool | None  # whether the success held on its second query; empty without one
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
-    """Write a row for each attack and attacked image, as CSV or Parquet by the name's ending."""
+    """Write one row per attack and attacked image, as CSV or Parquet by the suffix."""
     path = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
     if path.suffix.lower() not in writers:
@@ -52,13 +52,13 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        table = csv.writer(file)  # which leaves None empty
+        table = csv.writer(file)  # leaves None empty
         table.writerow(_Row._fields)
         table.writerows([_cell(value) for value in row] for row in _rows(results))
 
 
 def _cell(value: object) -> object:
-    """Return a value as a cell: a truth value as 0 or 1, and no text that a spreadsheet would take for a formula."""
+    """Return a value as a cell: a bool as 0 or 1, and text that looks like a formula quoted."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return int(value) if isinstance(value, bool) else value
@@ -69,9 +69,9 @@ def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     kinds = {"attack": arrow.string(), "ended": arrow.string()}
     kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
     kinds |= dict.fromkeys(("clean_confidence", "confidence"), arrow.float64())
-    empty = {"predicted", "confidence", "verified"}  # may be
+    nullable = {"predicted", "confidence", "verified"}
     schema = arrow.schema(
-        [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in empty) for name in _Row._fields]
+        [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in nullable) for name in _Row._fields]
     )
     table = arrow.Table.from_pylist([row._asdict() for row in _rows(results)], schema)
     require("pyarrow.parquet", "parquet").write_table(table, path)

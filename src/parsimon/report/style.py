@@ -1,7 +1,7 @@
-"""The one look of all figures: sizes for a two-column page, type, colours; and how a figure becomes a file.
+"""The look of all figures: sizes for a two-column page, fonts, colours, and how a figure is saved.
 
-Colours are those of Okabe and Ito ("Color universal design", 2008), which people tell apart whatever their colour
-vision; each comes with a dash and a marker of its own, for print without colour.
+The colours of Okabe and Ito ("Color universal design", 2008) can be distinguished with any colour vision. Each has its
+own dash and marker, for print without colour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COLUMN, PAGE = 3.25, 6.75  # inches: the widths of one column and of both
 
-_LETTER = 0.058  # inches: a letter of the type below, on average
+_LETTER = 0.058  # inches: average width of a letter
 INK, MUTED, RULE = "#000000", "#666666", "#D9D9D9"
 _LOOK: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -36,7 +36,7 @@ _LOOK: dict[str, Any] = {
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.02,
     "figure.constrained_layout.w_pad": 0.02,
-    "font.family": "DejaVu Sans",  # it comes with matplotlib, so that every machine draws the same
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
     "font.size": 7,
     "grid.color": RULE,
     "grid.linewidth": 0.4,
@@ -44,7 +44,7 @@ _LOOK: dict[str, Any] = {
     "legend.columnspacing": 1.2,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "legend.handlelength": 2.8,  # long enough to show a dash's pattern
+    "legend.handlelength": 2.8,  # long enough for a dash pattern
     "legend.handletextpad": 0.5,
     "lines.linewidth": 1.2,
     "lines.markersize": 3.6,
@@ -82,7 +82,7 @@ _SOLID, _LONG, _DOTTED, _MIXED = (), (4.0, 1.2), (1.0, 1.0), (4.0, 1.2, 1.0, 1.2
 _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666", "#9467BD")
 _DASHES = (_SOLID, _LONG, _MIXED, _DOTTED)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", "*", ">", "d", "h", "8")
-# Each colour with one dash and marker, and again with other ones: so many attacks can be told apart.
+# Each colour several times, with different dashes and markers.
 _MARKS = tuple(
     Mark(colour, (0, _DASHES[(number + turn) % 4]), _MARKERS[(number + len(_COLOURS) * turn) % len(_MARKERS)])
     for turn in range(4)
@@ -92,9 +92,9 @@ _KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "Ra
 
 
 def marks(names: Collection[str]) -> dict[str, Mark]:
-    """A mark for each name: parsimon's attacks have theirs, any other name one that depends on it.
+    """Return a mark for each name: parsimon's attacks have fixed ones, other names depend on their hash.
 
-    Two names of one figure never share a mark: the later one moves on to the next that is free.
+    No two names of one figure share a mark: the later one takes the next free mark.
     """
     if not names:
         raise InputError("a figure needs at least one attack to show; got none")
@@ -115,7 +115,7 @@ def marks(names: Collection[str]) -> dict[str, Mark]:
 
 @contextmanager
 def _look() -> Iterator[None]:
-    """Matplotlib with this look and no one's own settings, and afterwards as it was."""
+    """Use this look, without the user's own settings, and restore matplotlib afterwards."""
     matplotlib = require("matplotlib", "plot")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -127,27 +127,27 @@ Settings = ParamSpec("Settings")
 
 
 def styled(draw: Callable[Settings, Figure]) -> Callable[Settings, Figure]:
-    """A function that draws a figure, in this look."""
+    """Decorate a function that draws a figure, so that it draws in this look."""
 
     @wraps(draw)
     def drawn(*args: Settings.args, **kwargs: Settings.kwargs) -> Figure:
         with _look():
             figure = draw(*args, **kwargs)
-            figure.draw_without_rendering()  # ticks are made when first drawn, in the look of that moment
+            figure.draw_without_rendering()  # ticks are made on first drawing, in the current look
             return figure
 
     return drawn
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty figure that belongs to no window and to no list of open figures."""
+    """Return an empty figure, which belongs to no window and no list of open figures."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height))
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PDF, SVG or PNG, by the name's ending; the same figure gives the same bytes."""
+    """Write a figure as PDF, SVG or PNG by its suffix. The same figure gives the same bytes."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in _WITHOUT_DATES:
@@ -157,7 +157,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def legend_above(figure: Figure, axes: Axes, **settings: Any) -> None:
-    """A legend above the axes, where it hides nothing, in as few rows as fit; the figure grows by its height."""
+    """Add a legend above the axes, in as few rows as fit. The figure grows by its height."""
     handles, names = axes.get_legend_handles_labels()
     labels = [fill(name, int((figure.get_figwidth() - 0.5) / _LETTER)) for name in names]
     for rows in range(1, len(labels) + 1):
@@ -171,12 +171,12 @@ def legend_above(figure: Figure, axes: Axes, **settings: Any) -> None:
 
 
 def thousands(value: float, _position: float = 0) -> str:
-    """A tick's label: 4k for 4,000, as the paper has it."""
+    """Return the label of a tick, such as 4k for 4,000, as in the paper."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
 def label_markers(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str]) -> None:
-    """Write each label beside its marker, on the side where it covers the fewest other things."""
+    """Write each label beside its marker, on the side where it overlaps the least."""
     from matplotlib.transforms import Bbox
 
     centres = [axes.transData.transform(point) for point in points]

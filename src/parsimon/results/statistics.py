@@ -114,7 +114,7 @@ def paired(
     only_b, neither = int((~fooled_a & fooled_b).sum()), int((~fooled_a & ~fooled_b).sum())
     shared = pairs[fooled_a & fooled_b]
     ratios = [partial(_ratio, statistic) for statistic in (np.mean, np.median)]
-    mean_ratio, median_ratio = (float(ratio(*shared.T, axis=0)) if both else None for ratio in ratios)
+    mean_ratio, median_ratio = (float(ratio(shared[:, 0], shared[:, 1], axis=0)) if both else None for ratio in ratios)
     mean_interval, median_interval = (
         interval_of(shared, ratio, confidence=confidence, draws=draws, seed=seed) for ratio in ratios
     )

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from parsimon.core.types import Outcome
 from parsimon.results.statistics import Interval, Paired, wilson_interval
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
@@ -26,7 +25,7 @@ class Value(NamedTuple):
 def comparison_table(comparison: Comparison) -> Table:
     """Return one row per attack. White-box attacks form a second group, and only their own group ranks them."""
     first, relative_to = comparison.first, comparison.relative_to
-    reference = comparison.results[relative_to].outcomes if relative_to in comparison.results else None
+    reference = comparison.results.get(relative_to) if relative_to else None
     headers = ["attack", "success", "mean", "median", "mean of all"]
     if reference is not None:
         headers.insert(4, f"on {relative_to}'s")
@@ -37,7 +36,7 @@ def comparison_table(comparison: Comparison) -> Table:
     return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, _notes(comparison))
 
 
-def _rows(results: Mapping[str, Result], reference: Sequence[Outcome] | None) -> list[tuple[Cell, ...]]:
+def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple[Cell, ...]]:
     summaries = [result.summary for result in results.values()]
     columns = [
         [Cell(name) for name in results],
@@ -46,7 +45,7 @@ def _rows(results: Mapping[str, Result], reference: Sequence[Outcome] | None) ->
         column([Value(each.median, each.median_interval) for each in summaries]),
     ]
     if reference is not None:
-        shared = [summarise(where_fooled(reference, each.outcomes), each.budget) for each in results.values()]
+        shared = [summarise(where_fooled(reference.outcomes, each.outcomes), each.budget) for each in results.values()]
         columns.append(column([Value(each.mean, each.mean_interval) for each in shared]))
     of_all = [None if result.attack.white_box else result.summary.mean_of_all for result in results.values()]
     return list(zip(*columns, column([*map(Value, of_all)]), strict=True))

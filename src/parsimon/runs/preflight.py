@@ -24,7 +24,7 @@ from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
 from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
-from parsimon.models.partial import check_partial
+from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
 
 _TIMED_CALLS = 5
@@ -157,7 +157,7 @@ def check_threat(model: Model, threat: Threat) -> None:
             argument="eight_bit",
         )
     if model.top is not None:
-        check_partial(model.top, threat)
+        check_top_k(model.top, threat)
 
 
 def check_answers(model: Model, attack: Attack) -> None:

@@ -1,15 +1,15 @@
-"""What every attack must keep, as functions that any attack can be put through: ours, or one of your own.
+"""The contract of attacks, as functions that check any attack: the built-in ones, or your own.
 
-With pytest, a test for each clause:
+With pytest, one test per clause:
 
     @pytest.mark.parametrize("clause", parsimon.testing.attack_contract, ids=lambda clause: clause.__name__)
     def test_my_attack(clause):
         clause(MyAttack(step=0.1))
 
-Without it, all of them: `parsimon.testing.check_attack(MyAttack(step=0.1))`.
+Without pytest, all of them: `parsimon.testing.check_attack(MyAttack(step=0.1))`.
 
-A clause raises AssertionError, with a sentence, where it does not hold. What the engine does in batches is held against
-a slow, obvious twin, which asks one image at a time and shares no drawing, no loss and no count with it.
+A clause that does not hold raises AssertionError with a sentence. The engine is compared with a slow, obvious twin that
+evaluates one image at a time and shares no rendering, loss or counting code with it.
 """
 
 from parsimon.testing.clauses import attack_contract, check_attack

@@ -13,30 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from parsimon.core.types import Ask, Attack, Corners, Reply, Task
+from parsimon.core.types import Ask, Attack, Corners, Reply, Task, next_ask
 from parsimon.errors import InputError, first_line
 from parsimon.testing.model import LARGE, SHAPES, THREATS, Network, Recording, eight_bit
-from parsimon.testing.twin import Case, drawn, next_question, within
+from parsimon.testing.twin import Case, rendered, within
 
 
-def _spelled(said: Any) -> Any:
-    """A question or a reply as it is now, to be compared with what it is later."""
-    if isinstance(said, np.ndarray):
-        return said.dtype, said.shape, said.tobytes()
-    return tuple(_spelled(part) for part in said) if isinstance(said, tuple | list) else said
+def _snapshot(value: Any) -> Any:
+    """Return a snapshot of an ask or a reply, to compare it later."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    return tuple(_snapshot(part) for part in value) if isinstance(value, tuple | list) else value
 
 
 def stays_in_the_ball(attack: Attack) -> None:
-    """Whatever may end the attack lies in the ball, and what has ended it fools the network."""
+    """Check that every point that may end the attack lies in the ball, and that successes fool the network."""
     for case in (Case(threat=threat) for threat in THREATS):
         tasks = {task.index: task for task in case.tasks}
         for task in case.tasks:
             context = case.context(task)
             for ask, _ in case.by_hand(attack, task):
                 assert ask.eligible_from == math.inf or all(
-                    within(shown, context.bounds) for shown in drawn(context, ask.points)
-                ), f"{attack} leaves the ball with a question that may end the attack."
-        for outcome, pixels in case.together(attack).values():
+                    within(shown, context.bounds) for shown in rendered(context, ask.points)
+                ), f"{attack} leaves the ball with a point that may end the attack."
+        for outcome, pixels in case.by_engine(attack).values():
             if pixels is not None:
                 task, shown = tasks[outcome.index], np.frombuffer(pixels, np.float32).reshape(case.network.shape)
                 away = np.abs(shown.astype(np.float64) - task.image).max()
@@ -47,112 +47,116 @@ def stays_in_the_ball(attack: Attack) -> None:
 
 
 def is_deterministic_in_its_seed(attack: Attack) -> None:
-    """The same seed leads to the same end, and the random states that all code shares are neither read nor changed."""
+    """Check that the same seed gives the same outcomes, and that global random states are neither read nor changed."""
     before = random.getstate(), np.random.get_state(legacy=False)
-    fates = []
+    outcomes = []
     try:
         for seed in (1, 2):
             random.seed(seed)
             np.random.seed(seed)
             states = repr((random.getstate(), np.random.get_state()))
-            fates.append(Case().alone(attack))
+            outcomes.append(Case().by_twin(attack))
             assert states == repr((random.getstate(), np.random.get_state())), (
-                f"{attack} draws from a random state that all code shares, not from the rng that it is given."
+                f"{attack} draws from a global random state instead of the rng that it is given."
             )
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
-    assert fates[0] == fates[1], f"{attack} comes to two different ends on the same seed."
+    assert outcomes[0] == outcomes[1], f"{attack} has two different outcomes for the same seed."
 
 
 def asks_the_same_after_the_same_replies(attack: Attack) -> None:
-    """A search that is told what another was told asks what the other asked: resuming rests on this."""
+    """Check that equal replies lead to equal asks, which resuming a run relies on."""
     for case in (Case(threat=threat) for threat in THREATS[::3]):
         for task in case.tasks:
-            recorded = [(_spelled(ask), deepcopy(reply)) for ask, reply in case.by_hand(attack, task)]
+            recorded = [(_snapshot(ask), deepcopy(reply)) for ask, reply in case.by_hand(attack, task)]
             search = case.search(attack, task)
             reply: Reply | None = None
-            for asked, told in recorded:
-                assert _spelled(next_question(search, reply)) == asked, (
-                    f"{attack} asks something else when it is told the same again, so it could not be resumed."
+            for asked, sent in recorded:
+                assert _snapshot(next_ask(search, reply)) == asked, (
+                    f"{attack} asks something else after the same replies, so it could not be resumed."
                 )
-                reply = told
+                reply = sent
 
 
-def does_not_depend_on_its_company(attack: Attack) -> None:
-    """An image's fate is the same in batches of any size, beside any other images, in any order, and alone."""
+def does_not_depend_on_other_images(attack: Attack) -> None:
+    """Check that outcomes do not depend on the batch size, on other images or on their order."""
     case = Case()
-    alone = case.alone(attack)
+    expected = case.by_twin(attack)
     for batch_size, in_flight in product((1, 7, 64), (1, 3, 256)):
         where = f"with batch_size={batch_size} and in_flight={in_flight}"
-        case.hold(attack, alone, where, batch_size=batch_size, in_flight=in_flight, backwards=in_flight == 3)
+        case.compare(attack, expected, where, batch_size=batch_size, in_flight=in_flight, backwards=in_flight == 3)
     case = Case(Network(LARGE))
     with suppress(InputError):  # it may refuse them
-        case.hold(attack, case.alone(attack), "on large images", batch_size=2, in_flight=5)
+        case.compare(attack, case.by_twin(attack), "on large images", batch_size=2, in_flight=5)
 
 
 def is_counted_exactly(attack: Attack) -> None:
-    """The engine's outcomes are those of counting by hand."""
+    """Check that the counts of the engine are those of one query at a time."""
     for case in (Case(threat=threat) for threat in THREATS):
-        case.hold(attack, case.alone(attack), f"under {case.threat}")
+        case.compare(attack, case.by_twin(attack), f"under {case.threat}")
 
 
-def never_goes_past_its_budget(attack: Attack) -> None:
-    """The model is shown what is counted and no more, and what is free has a bound."""
+def never_exceeds_its_budget(attack: Attack) -> None:
+    """Check that every evaluated image is counted, and that uncharged ones are bounded."""
     for budget in (1, 2, 3, 17, 100):
-        Case(budget=budget).alone(attack)  # which bounds what is free
+        Case(budget=budget).by_twin(attack)  # checks the bound
         network = Recording(SHAPES[0])
-        outcomes = [fate[0] for fate in Case(network, budget=budget).together(attack, batch_size=1).values()]
+        outcomes = [outcome for outcome, _ in Case(network, budget=budget).by_engine(attack, batch_size=1).values()]
         for outcome in outcomes:
-            assert outcome.queries <= budget, f"{attack} was charged {outcome.queries} queries on a budget of {budget}."
-            assert outcome.ended != "budget" or outcome.queries == budget, f"{attack} ended before its budget did."
+            assert outcome.queries <= budget, (
+                f"{attack} was charged {outcome.queries} queries with a budget of {budget}."
+            )
+            assert outcome.ended != "budget" or outcome.queries == budget, (
+                f"{attack} ended before its budget was spent."
+            )
         counted = sum(outcome.queries + outcome.uncharged for outcome in outcomes)
-        assert len(network.rows) == counted, f"{attack} showed {len(network.rows)} images; {counted} were counted."
+        assert len(network.rows) == counted, f"{attack} evaluated {len(network.rows)} images; {counted} were counted."
 
 
 def takes_images_of_any_shape(attack: Attack) -> None:
-    """Grey or colour, odd, narrow, in 8 bits or not. Any shape but the first may be refused, by an InputError."""
+    """Check grey, colour, odd and narrow images, in 8-bit mode or not; only the first shape must not be refused."""
     for shape in SHAPES:
         try:
             for threat in THREATS:
                 network = Recording(shape)
                 case = Case(network, threat, count=2)
-                case.hold(attack, case.alone(attack), f"under {threat}")
+                case.compare(attack, case.by_twin(attack), f"under {threat}")
                 rows = np.stack(network.rows)
                 assert not threat.eight_bit or np.array_equal(rows, eight_bit(rows)), (
-                    f"{attack} shows pixels that are not k / 255 in 8-bit mode."
+                    f"{attack} queries pixels that are not k / 255 in 8-bit mode."
                 )
         except Exception as error:
             if not isinstance(error, InputError) or shape == SHAPES[0]:
                 raise AssertionError(f"{attack} fails on images of shape {shape}: {first_line(error)}") from error
 
 
-def leaves_its_input_alone(attack: Attack) -> None:
-    """Neither its image nor a reply is written to, nor what it has asked for, while its other searches run beside."""
+def does_not_modify_its_input(attack: Attack) -> None:
+    """Check that it modifies neither its image nor replies nor earlier asks, while other searches run in between."""
 
-    def attended(case: Case, task: Task) -> Iterator[None]:
-        """A search that is not told its replies before all others had a turn."""
+    def watched(case: Case, task: Task) -> Iterator[None]:
+        """Run a search that receives each reply only after all others had a turn."""
         image = task.image.copy()
-        said = []
+        exchanges = []
         for ask, reply in case.by_hand(attack, replace(task, image=image)):
-            said.append((ask, _spelled(ask), reply, _spelled(reply)))
+            exchanges.append((ask, _snapshot(ask), reply, _snapshot(reply)))
             yield
-            # It may not have been drawn yet.
-            assert _spelled(ask) == said[-1][1], f"{attack} writes to what it asks for before it has its reply."
+            # It may not have been rendered yet.
+            assert _snapshot(ask) == exchanges[-1][1], f"{attack} writes to an ask before it has the reply."
         assert np.array_equal(image, task.image), f"{attack} writes to its image."
-        for ask, asked, reply, told in said:
-            assert _spelled(reply) == told, f"{attack} writes to a reply."
+        for ask, asked, reply, sent in exchanges:
+            assert _snapshot(reply) == sent, f"{attack} writes to a reply."
             if _changed_in_place(ask) is None:
-                # Of the next set the canvas paints only what differs from this one.
-                assert _spelled(ask) == asked, f"{attack} writes to what it has asked for."
+                # The canvas paints only the difference to this set.
+                assert _snapshot(ask) == asked, f"{attack} writes to an earlier ask."
 
     case = Case()
-    for _ in zip_longest(*(attended(case, task) for task in case.tasks)):
+    for _ in zip_longest(*(watched(case, task) for task in case.tasks)):
         pass
 
 
-def tells_where_it_changes_a_set(attack: Attack) -> None:
-    """Beyond the windows that a question tells of, the set is as the search asked for it before."""
+def reports_where_it_changes_a_set(attack: Attack) -> None:
+    """Check that a mutable set differs from the previous ask only in the windows that the ask reports."""
     case = Case()
     for task in case.tasks:
         last, before = None, np.empty(0, np.bool_)
@@ -163,12 +167,12 @@ def tells_where_it_changes_a_set(attack: Attack) -> None:
                 differs = (points.base != before).reshape(points.grid.cells)
                 for window in points.changed or ():
                     differs[window] = False
-                assert not differs.any(), f"{attack} changes a set in place where it does not say so."
+                assert not differs.any(), f"{attack} changes a set in place outside the windows that it reports."
             last, before = points.base, points.base.copy()
 
 
 def _changed_in_place(ask: Ask) -> Corners | None:
-    """What is asked, if its set may be changed once it was answered."""
+    """Return the points of an ask, if its set may be changed in place."""
     return ask.points if isinstance(ask.points, Corners) and ask.points.changed is not None else None
 
 
@@ -176,16 +180,16 @@ attack_contract: tuple[Callable[[Attack], None], ...] = (
     stays_in_the_ball,
     is_deterministic_in_its_seed,
     asks_the_same_after_the_same_replies,
-    does_not_depend_on_its_company,
+    does_not_depend_on_other_images,
     is_counted_exactly,
-    never_goes_past_its_budget,
+    never_exceeds_its_budget,
     takes_images_of_any_shape,
-    leaves_its_input_alone,
-    tells_where_it_changes_a_set,
+    does_not_modify_its_input,
+    reports_where_it_changes_a_set,
 )
 
 
 def check_attack(attack: Attack) -> None:
-    """Put an attack through every clause."""
+    """Check every clause of the contract."""
     for clause in attack_contract:
         clause(attack)

@@ -1,4 +1,4 @@
-"""A small network, and images for it that are easy and hard to attack: what the contract is tested on."""
+"""A small network, and images that are easy and hard to attack, on which the contract is checked."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from parsimon.core.model import Model, ScoreGradient
 from parsimon.core.threat import Threat
 from parsimon.core.types import Image, Task
 
-BUDGET = 120  # the longest step of our own attacks takes a hundred queries
+BUDGET = 120  # the longest step of the built-in attacks takes a hundred queries
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 9, 7), (1, 7, 12), (1, 1, 5), (1, 1, 1))
-LARGE = (3, 56, 50)  # such images are drawn in place
-THREATS = (  # any two of the choices meet in one of them
+LARGE = (3, 56, 50)  # rendered by the canvas for large images
+THREATS = (  # every pair of choices occurs in one of them
     Threat(0.02),
     Threat(0.02, loss="margin", eight_bit=True),
     Threat(0.02, targeted=True, eight_bit=True),
@@ -25,10 +25,9 @@ THREATS = (  # any two of the choices meet in one of them
 
 @dataclass(frozen=True)
 class Network(Model):
-    """A classifier of `shape` images that is neither linear nor monotone, with its gradient.
+    """A classifier that is neither linear nor monotone, with its gradient.
 
-    A row's scores are its own to the last bit, whatever lies beside it: they take only operations that round alike
-    wherever a number lies in an array, and a sum along the row.
+    The scores of a row do not depend on other rows, to the last bit: all operations round alike at every position.
     """
 
     shape: tuple[int, int, int]
@@ -39,16 +38,16 @@ class Network(Model):
     gives = "gradient"
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
-        weights, along = self._weights, self._along(images)
-        return np.asarray((weights * along / (1 + along * along)).sum(axis=-1))
+        weights, offsets = self._weights, self._offsets(images)
+        return np.asarray((weights * offsets / (1 + offsets * offsets)).sum(axis=-1))
 
     def vjp(
         self, images: NDArray[np.float32], score_gradient: ScoreGradient
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        scores, squares = self(images), self._along(images) ** 2
-        rises = 6 * self._weights * (1 - squares) / (1 + squares) ** 2
-        slopes = score_gradient(scores)
-        gradient = sum(slopes[:, number, None] * rises[:, number] for number in range(self.classes))
+        scores, squares = self(images), self._offsets(images) ** 2
+        derivatives = 6 * self._weights * (1 - squares) / (1 + squares) ** 2
+        by_score = score_gradient(scores)
+        gradient = sum(by_score[:, number, None] * derivatives[:, number] for number in range(self.classes))
         return scores, np.asarray(gradient, np.float32).reshape(images.shape)
 
     @cached_property
@@ -59,13 +58,13 @@ class Network(Model):
     def _centres(self) -> NDArray[np.float64]:
         return np.random.default_rng(self.seed + 1).random(self._weights.shape)
 
-    def _along(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _offsets(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
         return 6 * (images.reshape(len(images), 1, -1).astype(np.float64) - self._centres)
 
 
 @dataclass(frozen=True)
 class Recording(Network):
-    """Keeps the rows that it is shown."""
+    """A network that keeps its input rows."""
 
     only_reads = False
     rows: list[Image] = field(default_factory=list, compare=False)
@@ -77,21 +76,22 @@ class Recording(Network):
 
 @lru_cache(maxsize=64)
 def tasks_for(shape: tuple[int, int, int], threat: Threat, count: int = 6) -> tuple[Task, ...]:
-    """From one at the border between two classes to one as far from it as can be; some pixels are 0 or 1."""
+    """Return tasks from the border between two classes to as far from it as possible; some pixels are 0 or 1."""
     images = np.random.default_rng(2).random((512, *shape), np.float32)
     images = np.clip(images * np.float32(1.2) - np.float32(0.1), 0, 1)
     if threat.eight_bit:
         images = eight_bit(images)
-    images.flags.writeable = False  # every clause sees the same
+    images.flags.writeable = False  # all clauses share them
     scores = Network(shape)(images)
     order, heights = np.argsort(scores, axis=1), np.sort(scores, axis=1)
     goals = order[:, -2] if threat.targeted else order[:, -1]
     by_margin = np.argsort(heights[:, -1] - heights[:, -2])
-    ranks = np.linspace(0, 1, count) ** 3 * (len(images) - 1)  # most are near enough to be fooled sooner or later
+    ranks = np.linspace(0, 1, count) ** 3 * (len(images) - 1)  # most are near enough to the border to be fooled
     picked = by_margin[np.maximum(ranks.astype(int), np.arange(count))]
     return tuple(Task(int(index), images[index], int(goals[index])) for index in picked)
 
 
 def eight_bit(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Round pixels to k / 255."""
     levels = np.clip(np.rint(pixels * np.float32(255)), 0, 255)
     return np.asarray(levels / np.float32(255), np.float32)

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the engine: one image at a time, with a drawing, a loss and a count of its own."""
+"""A slow, obvious twin of the engine: one image at a time, with its own rendering, loss and counting."""
 
 from __future__ import annotations
 
@@ -13,19 +13,32 @@ from numpy.typing import NDArray
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid
 from parsimon.core.threat import Threat
-from parsimon.core.types import Ask, Attack, Corner, Corners, Image, ImageContext, Images, Outcome, Reply, Search, Task
+from parsimon.core.types import (
+    Ask,
+    Attack,
+    Corner,
+    Corners,
+    Image,
+    ImageContext,
+    Images,
+    Outcome,
+    Reply,
+    Search,
+    Task,
+    next_ask,
+)
 from parsimon.testing.model import BUDGET, SHAPES, THREATS, Network, eight_bit, tasks_for
 
 _NETWORK = Network(SHAPES[0])
 
-Fate = tuple[Outcome, bytes | None]  # an outcome, with the pixels that were shown in place of its point
-# Each question with its reply before the search is told it, or with None where the attack has ended; then the outcome.
-Talk = Generator[tuple[Ask, Reply | None], None, Outcome]
+PixelOutcome = tuple[Outcome, bytes | None]  # an outcome, with pixels instead of its point
+# Each ask with its reply before the search receives it, or with None if the attack has ended; then the outcome.
+Exchanges = Generator[tuple[Ask, Reply | None], None, Outcome]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Some images to attack, by hand or in the engine."""
+    """Images to attack, by the twin or by the engine."""
 
     network: Network = _NETWORK
     threat: Threat = THREATS[0]
@@ -42,16 +55,16 @@ class Case:
     def search(self, attack: Attack, task: Task) -> Search:
         return attack.search(self.context(task), np.random.default_rng([0, task.index]))
 
-    def by_hand(self, attack: Attack, task: Task) -> Talk:
-        """The twin: one image at a time, counted as the top of `protocol` says. The outcome's point is an image."""
+    def by_hand(self, attack: Attack, task: Task) -> Exchanges:
+        """Attack one image, counted as described in `core.types`. The point of the outcome is an image."""
         search, context = self.search(attack, task), self.context(task)
         outcome = Outcome(task.index, False, 0, "exhausted")
         reply: Reply | None = None
-        while (ask := next_question(search, reply)) is not None:
-            assert ask.points.size, f"{attack} asks for no image at all, to which there is no reply."
+        while (ask := next_ask(search, reply)) is not None:
+            assert ask.points.size, f"{attack} asks for no image: an ask must have at least one point."
             assert attack.white_box or not ask.gradient, f"{attack} asks for gradients, but is not a white-box attack."
-            told = []
-            for shown in drawn(context, ask.points):
+            evaluated = []
+            for shown in rendered(context, ask.points):
                 assert shown.shape == context.shape, (
                     f"{attack} asks for an image of shape {shown.shape} about one of {context.shape}."
                 )
@@ -68,18 +81,18 @@ class Case:
                     gradients=outcome.gradients + ask.gradient,
                 )
                 assert outcome.uncharged <= self.budget + 1, (
-                    f"{attack} asks for more than {self.budget + 1} images without being charged, on a budget of "
-                    f"{self.budget}: an attack that lives on free questions would never end."
+                    f"{attack} asks for more than {self.budget + 1} uncharged images with a budget of {self.budget}: "
+                    "uncharged queries must be bounded."
                 )
-                loss, predicted, gradient = self._told(task.goal, shown, ask.gradient)
+                loss, predicted, gradient = self._evaluate(task.goal, shown, ask.gradient)
                 if self.fooled(predicted, task) and not outside and loss >= ask.eligible_from:
                     point = Images(shown[None]).point(0)
                     outcome = replace(outcome, success=True, ended="success", predicted=predicted, point=point)
                     break
-                told.append((loss, gradient))
+                evaluated.append((loss, gradient))
             reply = None
             if outcome.ended == "exhausted":
-                losses, gradients = zip(*told, strict=True)
+                losses, gradients = zip(*evaluated, strict=True)
                 reply = Reply(np.array(losses), np.stack(gradients) if ask.gradient else None)
             yield ask, reply
             if reply is None:
@@ -87,14 +100,17 @@ class Case:
         return outcome
 
     def fooled(self, predicted: int, task: Task) -> bool:
+        """Return whether this prediction is a success."""
         return (predicted == task.goal) == self.threat.targeted
 
-    def _told(self, goal: int, shown: Image, with_gradient: bool) -> tuple[float, int, Image | None]:
-        """For one image: the loss, the class that the network sees, perhaps the gradient."""
+    def _evaluate(self, goal: int, shown: Image, with_gradient: bool) -> tuple[float, int, Image | None]:
+        """Return the loss of one image, its predicted class, and the gradient if it is wanted."""
         gradient = None
         if with_gradient:
-            slope = lambda scores: self.threat.loss_gradient(scores, np.array([goal]))  # noqa: E731
-            (scores,), (gradient,) = self.network.vjp(shown[None], slope)
+            goals = np.array([goal])
+            (scores,), (gradient,) = self.network.vjp(
+                shown[None], lambda scores: self.threat.loss_gradient(scores, goals)
+            )
         else:
             (scores,) = self.network(shown[None])
         if self.threat.loss == "margin":
@@ -103,52 +119,45 @@ class Case:
             loss = scores.max() + np.log(np.exp(scores - scores.max()).sum()) - scores[goal]
         return -loss if self.threat.targeted else loss, int(scores.argmax()), gradient
 
-    def alone(self, attack: Attack) -> dict[int, Fate]:
-        """What becomes of each image by hand."""
-        fates = {}
+    def by_twin(self, attack: Attack) -> dict[int, PixelOutcome]:
+        """Return the outcomes of the twin, by image."""
+        outcomes = {}
         for task in self.tasks:
-            talk = self.by_hand(attack, task)
+            exchanges = self.by_hand(attack, task)
             try:
                 while True:
-                    next(talk)
+                    next(exchanges)
             except StopIteration as stop:
-                fates[task.index] = self._fate(stop.value, task)
-        return fates
+                outcomes[task.index] = self._with_pixels(stop.value, task)
+        return outcomes
 
-    def together(self, attack: Attack, *, backwards: bool = False, **settings: int) -> dict[int, Fate]:
-        """The same in the engine. Call `alone` first: it stops an attack without an end, which the engine would not."""
+    def by_engine(self, attack: Attack, *, backwards: bool = False, **settings: int) -> dict[int, PixelOutcome]:
+        """Return the outcomes of the engine. Call `by_twin` first: it detects an attack that never ends."""
         tasks = {task.index: task for task in (self.tasks[::-1] if backwards else self.tasks)}
         engine = Engine(attack, self.network, self.threat, budget=self.budget, **settings)
-        return {outcome.index: self._fate(outcome, tasks[outcome.index]) for outcome in engine.run(tasks.values())}
+        outcomes = engine.run(tasks.values())
+        return {outcome.index: self._with_pixels(outcome, tasks[outcome.index]) for outcome in outcomes}
 
-    def _fate(self, outcome: Outcome, task: Task) -> Fate:
-        """An outcome that can be compared, whether its point is a corner or an image."""
+    def _with_pixels(self, outcome: Outcome, task: Task) -> PixelOutcome:
+        """Make an outcome comparable, whether its point is a corner or an image."""
         point = outcome.point
         if point is None:
             return outcome, None
         points = Corners(point.grid, point.members) if isinstance(point, Corner) else Images(point.pixels[None])
-        (shown,) = drawn(self.context(task), points)
+        (shown,) = rendered(self.context(task), points)
         return replace(outcome, point=None), shown.tobytes()
 
-    def hold(self, attack: Attack, alone: dict[int, Fate], where: str, **settings: Any) -> None:
-        """The engine's fates against those by hand."""
-        together = self.together(attack, **settings)
-        for index, fate in alone.items():
-            assert together[index] == fate, (
-                f"{attack} comes to another end {where} than by hand: {together[index][0]}, not {fate[0]}."
+    def compare(self, attack: Attack, expected: dict[int, PixelOutcome], where: str, **settings: Any) -> None:
+        """Compare the outcomes of the engine with those of the twin."""
+        found = self.by_engine(attack, **settings)
+        for index, outcome in expected.items():
+            assert found[index] == outcome, (
+                f"{attack} has another outcome {where} than one query at a time: {found[index][0]}, not {outcome[0]}."
             )
 
 
-def next_question(search: Search, reply: Any) -> Ask | None:
-    """The next question, if there is one; the reply None starts a search."""
-    try:
-        return search.send(reply)
-    except StopIteration:
-        return None
-
-
-def drawn(context: ImageContext, points: Corners | Images) -> Iterator[Image]:
-    """Each of the points as the model should be shown it."""
+def rendered(context: ImageContext, points: Corners | Images) -> Iterator[Image]:
+    """Yield each point as the model should receive it."""
     if isinstance(points, Images):
         pixels = points.pixels.astype(np.float32)
         yield from eight_bit(pixels) if context.threat.eight_bit else pixels
@@ -162,7 +171,7 @@ def drawn(context: ImageContext, points: Corners | Images) -> Iterator[Image]:
 
 @lru_cache(maxsize=64)
 def _block_of_each_pixel(grid: Grid) -> NDArray[np.intp]:
-    """Blocks are numbered by row, column and channel of the noise image, which is stretched to the image."""
+    """Return the block number of each pixel: by row, column and channel of the noise image."""
     channels, *sides = grid.shape
     numbers = np.arange(grid.count).reshape(*(side // grid.block for side in grid.noise), channels)
     noise = numbers.repeat(grid.block, axis=0).repeat(grid.block, axis=1)
@@ -171,4 +180,5 @@ def _block_of_each_pixel(grid: Grid) -> NDArray[np.intp]:
 
 
 def within(pixels: Image, bounds: tuple[Image, Image]) -> bool:
+    """Return whether all pixels lie between two images."""
     return bool((bounds[0] <= pixels).all() and (pixels <= bounds[1]).all())

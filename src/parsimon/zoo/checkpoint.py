@@ -7,15 +7,14 @@ tensors, keys of their storages), then the length and the bytes of each storage.
 
 from __future__ import annotations
 
-import pickle
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, first_line
+from parsimon.data.pickles import SafeUnpickler, safe_errors
 
 _KINDS = {"torch.FloatStorage": "<f4", "torch.LongStorage": "<i8"}
 
@@ -32,15 +31,8 @@ def _tensor(storage: tuple[str, str], offset: int, shape: tuple[int, ...], strid
     return storage, offset, shape, strides
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        named = f"{module}.{name}"
-        if named in _KINDS:
-            return _KINDS[named]
-        try:
-            return {"collections.OrderedDict": _Tensors, "torch._utils._rebuild_tensor_v2": _tensor}[named]
-        except KeyError:
-            raise InputError(f"it names {named}; only tensors are allowed") from None
+class _Unpickler(SafeUnpickler):
+    allowed: ClassVar = {**_KINDS, "collections.OrderedDict": _Tensors, "torch._utils._rebuild_tensor_v2": _tensor}
 
     def persistent_load(self, described: Any) -> Any:
         _, kind, key, *_ = described
@@ -49,19 +41,14 @@ class _Unpickler(pickle.Unpickler):
 
 def read_checkpoint(path: Path) -> dict[str, NDArray[Any]]:
     """Return the tensors of a file by name."""
-    try:
-        with path.open("rb") as file:
-            _magic, _version, _machine, tensors, keys = (_Unpickler(file).load() for _ in range(5))
-            kinds = {key: kind for (kind, key), *_ in tensors.values()}
-            storages = {}
-            for key in keys:
-                (length,) = struct.unpack("<q", file.read(8))
-                storages[key] = np.frombuffer(file.read(length * np.dtype(kinds[key]).itemsize), kinds[key])
+    with safe_errors(path, "a torch checkpoint"), path.open("rb") as file:
+        _magic, _version, _machine, tensors, keys = (_Unpickler(file).load() for _ in range(5))
+        kinds = {key: kind for (kind, key), *_ in tensors.values()}
+        storages = {}
+        for key in keys:
+            (length,) = struct.unpack("<q", file.read(8))
+            storages[key] = np.frombuffer(file.read(length * np.dtype(kinds[key]).itemsize), kinds[key])
         return {name: _view(storages[key], *layout) for name, ((_, key), *layout) in tensors.items()}
-    except InputError as error:
-        raise InputError(f"{path} was not opened: {error}. None of its code was run.") from error
-    except Exception as error:  # damaged pickles raise many kinds
-        raise InputError(f"{path} cannot be read as a torch checkpoint: {first_line(error)}") from error
 
 
 def _view(storage: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:

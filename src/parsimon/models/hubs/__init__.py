@@ -1,16 +1,16 @@
 """Models of public hubs, by name: `hf:microsoft/resnet-50`, `timm:resnet18`, `torchhub:...`, `robustbench:...`.
 
-What a model wants of its images (range, mean, deviation, size) comes from its own config. The module that is returned
-does it inside, so that it takes images in [0, 1] and the ball is measured in pixels. What is not on this machine yet is
-fetched by the hub's own library, into that library's own cache.
+A model's own config describes its input (range, mean, deviation, size). The returned module normalises inside, so that
+it takes images in [0, 1] and eps is measured in pixels. The hub's library downloads what is missing, into its cache.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from parsimon.errors import InputError, ModelError, ParsimonError, first_line, require
+from parsimon.models.hubs import loaders
 
 FORMS = {
     "hf:NAME": "an image classifier of the Hugging Face hub, or a folder where one was saved",
@@ -18,53 +18,43 @@ FORMS = {
     "torchhub:OWNER/REPOSITORY:NAME": "a network of torch.hub",
     "robustbench:NAME": "a network of RobustBench",
 }
-
-_LOADERS = {
-    "hf": "hugging_face",
-    "timm": "pytorch_image_models",
-    "torchhub": "torch_hub",
-    "robustbench": "robust_bench",
-}
+Loaded = TypeVar("Loaded")
 
 
 def is_named(text: str) -> bool:
-    """Whether a model is named as one of a hub."""
-    return text.partition(":")[0] in _LOADERS
+    """Return whether the name of a model begins with that of a hub."""
+    return text.partition(":")[0] in loaders.LOADERS
 
 
 def open_named(text: str) -> Any:
-    """The model that is named, as a torch module that takes images in [0, 1]."""
+    """Return the model as a torch module that takes images in [0, 1]."""
     require("torch", "torch")
-    from parsimon.models.hubs.module import FromPixels
+    from parsimon.models.hubs.module import NormalizedModule
 
-    return FromPixels(*_called("load", text)).eval()
+    return NormalizedModule(*_load(loaders.LOADERS[text.partition(":")[0]], text)).eval()
 
 
 def preprocess(text: str) -> str | None:
-    """How the model's config says that pictures are resized and cropped; None of models whose config does not say."""
-    if text.partition(":")[0] not in ("hf", "timm"):
-        return None
-    told: str | None = _called("wishes", text).preprocess
-    return told
+    """Return how the model's config resizes and crops pictures, as `--preprocess` takes it; None if it does not say."""
+    read_spec = loaders.SPECS.get(text.partition(":")[0])
+    return None if read_spec is None else _load(read_spec, text).preprocess
 
 
-def _called(function: str, text: str) -> Any:
-    """What a hub's module answers, or a sentence about why it does not."""
-    hub, _, rest = text.partition(":")
-    name, *assignments = rest.split(",")
+def _load(load: Callable[..., Loaded], text: str) -> Loaded:
+    """Call a function of `loaders` with the parts of a name."""
+    name, *assignments = text.partition(":")[2].split(",")
     if not name:
-        raise InputError(
-            f"{text!r} lacks the name of a model: give " + "; ".join(f"{f} ({w})" for f, w in FORMS.items())
-        )
+        forms = "; ".join(f"{form} ({what})" for form, what in FORMS.items())
+        raise InputError(f"{text!r} lacks the name of a model: give {forms}")
     settings = dict(_setting(each, text) for each in assignments)
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_LOADERS[hub]}"), function)(name, **settings)
+        return load(name, **settings)
     except ParsimonError:
         raise
     except Exception as error:  # of the network, of the hub, of files, of the model's own code
         raise ModelError(
-            f"{text} cannot be loaded: {first_line(error).rstrip('.')}. Check its name; what is not on this machine "
-            "yet needs the network once."
+            f"{text} cannot be loaded: {first_line(error).rstrip('.')}. Check its name; the first download needs the "
+            "network."
         ) from error
 
 

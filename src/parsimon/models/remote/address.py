@@ -1,4 +1,4 @@
-"""Where a model behind a network is: addresses taken apart and checked. No message repeats what may be a secret."""
+"""Addresses of remote models, parsed and checked. No message repeats what may be a secret."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HOST = re.compile(rf"({_NAME}|\[[0-9A-Fa-f:.]{{2,45}}(%25[0-9A-Za-z_.-]{{1,40}}
 
 
 class Address(NamedTuple):
-    """The address of a model of a server."""
+    """The address of a model on a server."""
 
-    place: str  # for sentences: without its settings, and not too long
+    place: str  # for messages: without its settings, and not too long
     secure: bool
     host: str  # with its port
     model: str
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 def split_url(url: object) -> SplitResult:
-    """Return the parts of an address whose host and port can be asked for."""
+    """Return the parts of an address with a valid host and port."""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
             "an address must be a text of printable ASCII characters without spaces; write others as %20 and the like"
@@ -47,7 +47,7 @@ def split_url(url: object) -> SplitResult:
 
 
 def _split(url: str) -> SplitResult | None:
-    """Return the parts of an address; None if nobody can be asked there."""
+    """Return the parts of an address; None if its host or port is invalid."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -58,7 +58,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def server_address(parts: SplitResult) -> Address:
-    """Return the address of a model of a server."""
+    """Return the address of a model on a server."""
     scheme, host, path = parts.scheme, parts.netloc, parts.path
     place = f"{scheme}://{host}{path}"
     secure = scheme in ("grpcs", "https")
@@ -67,11 +67,11 @@ def server_address(parts: SplitResult) -> Address:
     found = re.fullmatch(form, path)
     if found is None or parts.fragment or len(place) > _LONGEST:
         raise InputError(
-            "a model of a server is named as grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL, in at most "
-            f"{_LONGEST:,} characters; got {quote(place)}. For an HTTP endpoint with a format of its own, write a "
+            "a model on a server is named grpc://HOST:PORT/MODEL or http://HOST:PORT/v2/models/MODEL, in at most "
+            f"{_LONGEST:,} characters; got {quote(place)}. For an HTTP endpoint with its own format, write a "
             "function: parsimon.models.HttpModel"
         )
-    default = 443 if secure else 8001 if scheme == "grpc" else 8000  # Triton's, where it is not said
+    default = 443 if secure else 8001 if scheme == "grpc" else 8000  # Triton's defaults
     if parts.port is None:
         host = f"{host.removesuffix(':')}:{default}"
     shown = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""A model behind an HTTP endpoint with a format of its own, which a small function speaks."""
+"""A model behind an HTTP endpoint with its own format, which a small function implements."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from parsimon.errors import InputError, ModelError, check_whole, quote, whole_line
-from parsimon.models.partial import completed
 from parsimon.models.remote.address import split_url
 from parsimon.models.remote.base import InvalidResponse, RemoteModel, RequestPolicy, as_bytes, checked_scores
+from parsimon.models.top_k import complete_scores
 
 Files = Literal["png", "jpeg"]
 
@@ -30,64 +30,66 @@ class Request(NamedTuple):
     method: str = "POST"
 
 
-# Images, or files of them, to a request; its answer to scores (images, classes), or to the most probable classes.
+# Images or files to a request, then its response body to scores (images, classes) or to the most probable classes.
 Classify = Callable[[Any], Generator[Request, bytes, Any]]
 
 
 class HttpModel(RemoteModel):
-    """Shows images to an endpoint. The function yields one request, is sent the answer's body, and returns scores.
+    """An HTTP endpoint. The function yields one request, is sent the response body, and returns scores.
 
         def classify(images):
             body = yield Request("https://example.org/classify", json.dumps(images.tolist()).encode())
             return json.loads(body)["scores"]
 
-    It is called anew for each attempt, several times at once. The headers of PARSIMON_HEADERS go with each request.
+    It is called for each attempt, by several threads at once. The headers of PARSIMON_HEADERS go with each request.
 
     Args:
         classify: The function. It is given images (k, channels, rows, columns), float32 in [0, 1]; or k files.
-        pace: How the endpoint is asked; one image in a request unless it says otherwise.
-        files: Show it files instead, `"png"` or `"jpeg"`, whose pixels have 8 bits: the attack must be in 8-bit mode.
-            What JPEG loses is lost behind the ball, as a part of the model.
-        top: The endpoint tells only so many classes, the most probable ones: the function returns for each image a
-            mapping from their numbers to their probabilities. See `parsimon.models.partial` for what that allows.
-        classes: How many there are; needed with `top`.
+        policy: How the endpoint is queried; by default one image per request.
+        files: Give the function files, `"png"` or `"jpeg"`. They have 8-bit pixels, so the attack must be in 8-bit
+            mode. The loss of JPEG counts as a part of the model.
+        top: The number of classes, the most probable ones, that the endpoint returns. The function then returns, for
+            each image, a mapping from class to probability. See `parsimon.models.top_k` for what that allows.
+        classes: The number of all classes; needed with `top`.
     """
 
     def __init__(
         self,
         classify: Classify,
-        pace: RequestPolicy = RequestPolicy(batch=1),  # noqa: B008  (it is frozen)
+        policy: RequestPolicy = RequestPolicy(batch=1),  # noqa: B008  (it is frozen)
         *,
         files: Files | None = None,
         top: int | None = None,
         classes: int | None = None,
     ) -> None:
-        from parsimon.models.remote.wire import Wire  # which brings TLS, and importing parsimon should stay quick
+        from parsimon.models.remote.transport import Transport  # lazily: it imports TLS, which is slow
 
-        if not callable(classify) or not isinstance(pace, RequestPolicy):
-            raise InputError(f"HttpModel takes a function and a RequestPolicy; got {quote(classify)} and {quote(pace)}")
-        super().__init__(f"the endpoint of {getattr(classify, '__name__', 'the function')}", pace)
+        if not callable(classify) or not isinstance(policy, RequestPolicy):
+            got = f"{quote(classify)} and {quote(policy)}"
+            raise InputError(f"HttpModel takes a function and a RequestPolicy; got {got}")
+        super().__init__(f"the endpoint of {getattr(classify, '__name__', 'the function')}", policy)
         if not (files is None or (isinstance(files, str) and files in ("png", "jpeg"))):
             raise InputError(f"files must be 'png', 'jpeg' or None; got {quote(files)}")
         _check_top(top, classes)
         self.eight_bit_only = files is not None
-        self.top = None if top == classes else top  # None: it tells all classes
-        self._classify, self._files, self._told, self._classes = classify, files, top, classes
-        self._wire = Wire()
+        self.top = None if top == classes else top  # None: it returns all classes
+        self._classify, self._files, self._returned, self._classes = classify, files, top, classes
+        self._transport = Transport()
 
     def _attempt(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        # A copy, since the function may change it, and a second attempt must show the same images.
-        shown = images.copy() if self._files is None else [as_file(image, self._files) for image in images]
-        flow, request = self._asked(shown)
+        # A copy: the function may change it, and a retry must send the same images.
+        inputs = images.copy() if self._files is None else [as_file(image, self._files) for image in images]
+        flow, request = self._begin(inputs)
         headers = {**request.headers, **self._headers}
         self._learn_secrets(headers, request.url)
-        response = self._wire.exchange(request.method, request.url, request.body, headers, self._pace.timeout)
-        with self._receiving:  # until the scores are copied: the function may return the same buffer in every call
+        timeout = self._policy.timeout
+        response = self._transport.exchange(request.method, request.url, request.body, headers, timeout)
+        with self._receiving:  # until the scores are copied: the function may reuse its buffer
             try:
                 flow.send(response.body)
             except StopIteration as done:
                 return checked_scores(self._scores_of(done.value, len(images)), len(images))
-            except Exception as error:  # the function may raise anything at an answer that it does not understand
+            except Exception as error:  # the function may raise anything
                 raise InvalidResponse(f"{whole_line(error)}, in the function") from error
         raise ModelError(f"{self._place} must yield one request for its images; got a second one")
 
@@ -95,11 +97,11 @@ class HttpModel(RemoteModel):
         super()._enter_process()
         self._receiving = threading.Lock()
 
-    def _asked(self, shown: Any) -> tuple[Generator[Request, bytes, Any], Request]:
-        """Call the function, and return its request too. Messages do not show it, since it may hold a key."""
+    def _begin(self, inputs: Any) -> tuple[Generator[Request, bytes, Any], Request]:
+        """Call the function and check its request. Messages do not show it, since it may hold a key."""
         must = f"{self._place} must yield a Request, then return scores"
         try:
-            flow = self._classify(shown)
+            flow = self._classify(inputs)
             request = next(flow)
         except Exception as error:  # the function may raise anything
             raise ModelError(f"{must}: {whole_line(error)}") from error
@@ -114,16 +116,16 @@ class HttpModel(RemoteModel):
         return flow, request
 
     def _scores_of(self, answer: Any, images: int) -> Any:
-        if self._told is None or self._classes is None:
+        if self._returned is None or self._classes is None:
             return answer
         if not (isinstance(answer, Sequence) and all(isinstance(each, Mapping) for each in answer)):
             raise ModelError(
-                f"{self._place} must return a list with a mapping from class to probability for each image, as "
-                f"top={self._told} says; got {quote(answer)}"
+                f"{self._place} must return a list with one mapping from class to probability per image, as "
+                f"top={self._returned} says; got {quote(answer)}"
             )
         if len(answer) != images:
             raise InvalidResponse(f"the function must return a mapping for each of {images} images; got {len(answer)}")
-        return completed(answer, self._classes, self._told)
+        return complete_scores(answer, self._classes, self._returned)
 
 
 def _check_top(top: int | None, classes: int | None) -> None:
@@ -136,7 +138,7 @@ def _check_top(top: int | None, classes: int | None) -> None:
 
 
 def as_file(image: NDArray[np.float32], kind: Files) -> bytes:
-    """An image of 8 bits as a file. JPEG is as good as it gets, and still not exact."""
+    """Return an 8-bit image as a file, a JPEG in the best quality."""
     pixels = as_bytes(image.transpose(1, 2, 0))
     file = io.BytesIO()
     picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)

@@ -1,4 +1,4 @@
-"""Messages without secrets, in whatever form a server repeats them."""
+"""Messages without secrets, in any form in which a server may repeat them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from urllib.parse import urlsplit
 
-_RUN = 8  # so many characters of a secret in a row are never shown
-_SHORTEST = 4  # a shorter value is no secret: to hide it would hide half of every message
+_RUN = 8  # a message never shows this many consecutive characters of a secret
+_SHORTEST = 4  # a shorter value is no secret: hiding it would hide half of every message
 _MOST = 1024  # values to remember; a signature may differ in every request
 _READ, _LONGEST = 10_000, 500  # characters of a message that are read, and that are shown
 _DEPTH = 4  # an escape may itself be escaped, as in `%252F`
@@ -26,7 +26,7 @@ Spans = list[tuple[int, int]]
 
 
 class Redactor:
-    """Remembers what was sent in secret, and removes it from messages."""
+    """Remembers the secrets of requests, and removes them from messages."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
@@ -75,7 +75,7 @@ class Redactor:
 
 
 def _readings(text: str) -> Iterator[tuple[str, Spans]]:
-    """Yield a text as it is, and without its escapes, each with the places that its characters come from."""
+    """Yield a text as it is and without its escapes, each with the original position of every character."""
     yield text, [(place, place + 1) for place in range(len(text))]
     yield _resolved(text)
 
@@ -101,7 +101,7 @@ def _secrets_in(value: str) -> Iterator[str]:
 
 
 def _resolved(text: str) -> tuple[str, Spans]:
-    """Return a text without escapes, spaces and capitals, and where each of its characters comes from.
+    """Return a text without escapes, spaces and capitals, with the original position of every character.
 
     Characters are the bytes of UTF-8, since a query escapes bytes.
     """

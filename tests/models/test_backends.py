@@ -19,7 +19,7 @@ from parsimon import InputError, runs, zoo
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack
 from parsimon.models import as_model
-from parsimon.models.onnx import _exact
+from parsimon.models.onnx import _providers
 from parsimon.models.torch import TorchModel
 from parsimon.runs.config import RunConfig
 from parsimon.runs.preflight import inspect
@@ -135,7 +135,7 @@ def test_what_would_not_gain_or_has_a_precision_of_its_own_is_run_as_it_is(modul
     ],
 )
 def test_an_onnx_file_is_run_where_single_precision_is_kept(available: list[str], chosen: list[Any]) -> None:
-    assert _exact(available) == chosen
+    assert _providers(available) == chosen
 
 
 # --- it is told, and kept to ----------------------------------------------------------------------------------------

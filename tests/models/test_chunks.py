@@ -16,7 +16,7 @@ import parsimon
 from parsimon import zoo
 from parsimon.attacks import PGD
 from parsimon.models import as_model
-from parsimon.models.pieces import images_per_call, in_pieces, started_in_pieces
+from parsimon.models.chunks import call_in_chunks, images_per_call, start_in_chunks
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_every_call_has_the_same_shape_and_every_row_its_own_result(count: int) 
         return images.sum(axis=1)
 
     images = np.arange(3 * count).reshape(count, 3)
-    np.testing.assert_array_equal(in_pieces(run, images, 4, np), images.sum(axis=1))
+    np.testing.assert_array_equal(call_in_chunks(run, images, 4, np), images.sum(axis=1))
     assert set(shapes) == {(4, 3)}
     assert len(shapes) == -(-count // 4)
 
@@ -57,7 +57,7 @@ def test_calls_may_be_made_side_by_side() -> None:
 
     images = np.arange(21).reshape(7, 3)
     with ThreadPoolExecutor(2) as pool:
-        np.testing.assert_array_equal(started_in_pieces(run, images, 4, np, pool.map)(), images.sum(axis=1))
+        np.testing.assert_array_equal(start_in_chunks(run, images, 4, np, pool.map)(), images.sum(axis=1))
 
 
 def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How another library keeps its images, and the way there and back from ours: channels first, pixels in [0, 1]."""
+"""Image formats of other libraries, converted from and to ours: channels first, pixels in [0, 1]."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from parsimon.errors import InputError
 
 
 @dataclass(frozen=True)
-class Frame:
-    """Images whose pixels span another range, or whose channels come last.
+class ImageFormat:
+    """The pixel range and the layout of a framework's images.
 
     Attributes:
         low: The lowest value of a pixel.
@@ -31,17 +31,16 @@ class Frame:
 
     @property
     def span(self) -> float:
-        """By how much more a step in their pixels is than one in ours."""
         return self.high - self.low
 
-    def theirs(self, images: Any) -> Any:
-        """Our images as theirs, in numpy or in torch: the same operations, so that both round alike."""
+    def to_framework(self, images: Any) -> Any:
+        """Convert our images. The operations are the same in numpy and torch, so that both round alike."""
         if (self.low, self.high) != (0, 1):
             images = (images * self.span + self.low).clip(self.low, self.high)
         return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if self.channels_last else images
 
-    def ours(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Their images as ours."""
+    def from_framework(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Convert the framework's images to ours, after checking their shape and range."""
         if images.ndim != 4:
             order = "rows, columns, channels" if self.channels_last else "channels, rows, columns"
             raise InputError(f"images must have shape (number, {order}); got {images.shape}")
@@ -56,8 +55,8 @@ class Frame:
             return images
         return ((images - np.float32(self.low)) / np.float32(self.span)).clip(0, 1)
 
-    def gradients(self, gradients: NDArray[Any]) -> NDArray[Any]:
-        """With respect to our images, from those with respect to theirs."""
+    def gradient_from_framework(self, gradient: NDArray[Any]) -> NDArray[Any]:
+        """Convert a gradient with respect to the framework's images to one with respect to ours."""
         if self.channels_last:
-            gradients = gradients.transpose(0, 3, 1, 2)
-        return gradients * self.span
+            gradient = gradient.transpose(0, 3, 1, 2)
+        return gradient * self.span
