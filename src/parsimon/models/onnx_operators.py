@@ -71,7 +71,7 @@ def _padded(x: Tensor, before: Sizes, behind: Sizes, value: float) -> Tensor:
 
 
 def _interleaved(before: Sizes, behind: Sizes) -> list[int]:
-    """Paddings in torch's order, the last side first."""
+    """Order paddings as torch does: the last side first."""
     return [pad for pair in zip(reversed(before), reversed(behind), strict=True) for pad in pair]
 
 
