@@ -1,13 +1,11 @@
-"""What a query costs beside the model, as images become more and larger.
+"""Measure the cost of a query outside the model, for more and for larger images.
 
     python benchmarks/growth.py
 
-On a classifier that looks at 64 pixels of an image, whatever its size; the time within it is subtracted. More images: a
-budget of 200, at most 256 in flight. Larger ones: 64 images and the budget of 10,000 that the paper gives to ImageNet;
-what an image costs once, to read it and to draw it for the first time, is spread over its queries. Beside that, what it
-takes to copy an image into a batch and nothing else; and to paint the two blocks that two questions of a search differ
-in, in images that lie side by side, and nothing else. Processor time, the least of the turns in which all cases are
-measured once: what else runs on the machine can only add to it.
+The model reads 64 pixels per image, and its time is subtracted. More images: a budget of 200, at most 256 in flight.
+Larger images: 64 images and the paper's ImageNet budget of 10,000. For comparison, the time to copy an image into a
+batch, and the time to paint the two blocks in which two asks of a search differ. Figures are processor time: the least
+of several turns, since other processes can only add to it.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ COUNTS, SIDES = (64, 256, 1024, 4096), (32, 64, 128, 256, 512)
 
 
 class Glance(FunctionModel):
-    """Looks at a few pixels, and knows how long that took."""
+    """A model that reads a few pixels and measures its own time."""
 
     only_reads = True
 
@@ -40,7 +38,7 @@ class Glance(FunctionModel):
         self.seconds = 0.0
 
     def _scores(self, images: NDArray[np.float32]) -> NDArray[Any]:
-        began = time.thread_time()  # not of the searches, which go on meanwhile
+        began = time.thread_time()  # excludes the searches, which run in another thread
         flat = images.reshape(len(images), -1)
         scores = np.tanh(flat[:, :: flat.shape[1] // 64][:, :64]) @ self.weights
         self.seconds += time.thread_time() - began
@@ -48,7 +46,7 @@ class Glance(FunctionModel):
 
 
 def cost(attack: Attack, count: int, side: int, budget: int) -> float:
-    """Microseconds a query beside the model."""
+    """Return microseconds per query outside the model."""
     glance = Glance()
     images = np.random.default_rng(1).random((min(count, 64), 3, side, side), dtype=np.float32)
     goals = glance(images).argmax(axis=1)
@@ -62,7 +60,7 @@ def cost(attack: Attack, count: int, side: int, budget: int) -> float:
 
 
 def copying(side: int) -> float:
-    """Microseconds an image."""
+    """Return microseconds per copied image."""
     images = np.random.default_rng(1).random((256, 3 * side * side), dtype=np.float32)
     rows = np.random.default_rng(2).permutation(256)[:BATCH]
     began = time.process_time()
@@ -72,7 +70,7 @@ def copying(side: int) -> float:
 
 
 def painting(side: int) -> float:
-    """Microseconds a query, with blocks as large as Parsimonious meets them within 10,000 queries."""
+    """Return microseconds per query, with the block sizes of Parsimonious within 10,000 queries."""
     rng = np.random.default_rng(3)
     images, others = (rng.random((64, 3, side, side), dtype=np.float32) for _ in range(2))
     windows = []
@@ -81,8 +79,8 @@ def painting(side: int) -> float:
         windows.append((channel, slice(top, top + side // across), slice(left, left + side // across)))
     began = time.process_time()
     for number, window in enumerate(windows):
-        place = number // 2 % 64
-        images[place][window] = others[place][window]
+        slot = number // 2 % 64
+        images[slot][window] = others[slot][window]
     return 1e6 * (time.process_time() - began) / (len(windows) // 2)
 
 

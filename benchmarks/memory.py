@@ -1,6 +1,8 @@
-"""Peak memory is set by the images in flight, not by their number: 299 x 299 images read lazily, 64 in flight.
+"""Measure peak memory, which depends on the images in flight and not on their number.
 
-python benchmarks/memory.py
+    python benchmarks/memory.py
+
+Images of 299 x 299 are read lazily, with 64 in flight.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import parsimon
 
 
 class Lazy:
-    """Images that are made when they are read, as others are read from disk."""
+    """Images that are generated when they are read, like images from disk."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -31,7 +33,7 @@ class Lazy:
 
 
 def model(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A cheap classifier: a random linear layer on block means."""
+    """Return the scores of a cheap classifier: a random linear layer on block means."""
     pooled = images.reshape(len(images), 3, 23, 13, 23, 13).mean((3, 5)).reshape(len(images), -1)
     weights = np.random.default_rng(0).normal(size=(pooled.shape[1], 10)).astype(np.float32)
     scores: NDArray[np.float32] = (pooled - 0.5) @ weights * np.float32(20)
@@ -58,7 +60,7 @@ def main() -> None:
         attack(sys.argv[1], int(sys.argv[2]))
         return
     for name, count in (("parsimonious", 500), ("parsimonious", 5000), ("nes", 500), ("bandits:imagenet-0.05", 500)):
-        # A process each, since a peak never falls.
+        # One process per case, since a peak never falls.
         subprocess.run([sys.executable, __file__, name, str(count)], check=True)
 
 

@@ -192,7 +192,7 @@ def test_a_format_can_go_straight_into_a_paper(tmp_path: Path, form: str, first:
 def test_without_arguments_the_papers_attacks_are_compared(tmp_path: Path) -> None:
     ran = run(tmp_path, "compare", "--images", "2", "--budget", "4", "--eps", "1/255", "--out", "out")
     rows = [line.split()[0] for line in ran.stdout.splitlines() if re.search(r" \d+\.\d% ", line)]
-    assert rows == ["Parsimonious", "Bandits", "NES", "PGD", "Accuracy:"]
+    assert rows == ["Parsimonious", "Bandits", "NES", "PGD", "Clean"]
     assert "Parsimonious against the others, on the same 2 images" in ran.stdout
     assert "on NES's" in ran.stdout
 

@@ -104,7 +104,7 @@ def test_after_ctrl_c_the_accuracy_is_an_upper_bound() -> None:
     begun = [result.counters.calls > 0 for result in evaluation.results.values()]
     assert begun == [True, False, False]
     assert "<= " in str(evaluation)
-    assert "Interrupted: 6 images have not met every attack" in str(evaluation)
+    assert "Interrupted: 6 images have attacks left" in str(evaluation)
 
 
 def test_by_default_the_ensemble_is_black_box() -> None:

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 def test_help_says_what_the_command_is_for_and_what_it_can_do(tmp_path: Path) -> None:
     ran = run(tmp_path, "--help")
     assert ran.returncode == 0
-    for words in ("How robust", "own or are permitted to test", "run", "check", "Attack a model", "Check a model"):
+    for words in ("how robust", "own or are permitted to test", "run", "check", "Attack a model", "Check a model"):
         assert words in ran.stdout
 
 
