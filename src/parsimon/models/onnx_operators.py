@@ -75,7 +75,7 @@ def _interleaved(before: Sizes, behind: Sizes) -> list[int]:
     return [pad for pair in zip(reversed(before), reversed(behind), strict=True) for pad in pair]
 
 
-def _conv(
+def _conv(  # noqa: PLR0913  (the attributes of the ONNX operator)
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
