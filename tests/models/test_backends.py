@@ -183,7 +183,7 @@ def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, m
     begun = runs.run(spec, tmp_path / "run")
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("PLAIN", "")
-        with pytest.raises(InputError, match=rf"begun with the model run by {TURNED}; here .* by {PLAIN}, which"):
+        with pytest.raises(InputError, match=rf"begun with the model run by {TURNED}, and would .* by {PLAIN}, which"):
             runs.resume(tmp_path / "run")
     assert str(runs.resume(tmp_path / "run")) == str(begun)
     assert f"Model run by {TURNED}." in str(runs.load(tmp_path / "run"))
