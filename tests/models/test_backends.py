@@ -158,8 +158,8 @@ def test_a_check_measures_both_ways() -> None:
         return next(each.sentence for each in found if each.name == "speed")
 
     assert f"ms per image in batches of 4, with {TURNED}; {PLAIN} alone: " in speed(hand_made("robust"))
-    assert speed(TorchModel(hand_made("robust"), plain=True)).endswith(f"by {PLAIN}")
-    assert speed(zoo.path("robust")).endswith("by ONNX Runtime, one single-threaded call per core")
+    assert speed(TorchModel(hand_made("robust"), plain=True)).endswith(f"with {PLAIN}")
+    assert speed(zoo.path("robust")).endswith("with ONNX Runtime, one single-threaded call per core")
 
 
 MODEL = """
