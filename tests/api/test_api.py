@@ -385,7 +385,7 @@ def test_a_printed_result_fits_80_columns_and_holds_the_numbers(broken: Result) 
     rate = 100 * len(queries) / 8
     for number in (f"{rate:.1f}%", f"{queries.mean():,.1f}", f"{np.median(queries):,.1f}", f"{broken.queries.sum():,}"):
         assert re.search(rf"(?<![\d,.]){re.escape(number)}(?![\d,])", text)
-    for words in ("Parsimonious", "eps 128/255", "untargeted", "cross-entropy", "60 queries", "80.0% clean"):
+    for words in ("Parsimonious", "eps 128/255", "untargeted", "cross-entropy", "60 queries", "Clean accuracy: 80.0%"):
         assert words in text
 
 

@@ -293,7 +293,7 @@ def test_check_prints_its_findings(tmp_path: Path, bundled: Bundled) -> None:
     np.savez(tmp_path / "data.npz", images=bundled.images, labels=bundled.labels)
     ran = run(tmp_path, "check", "--data", "data.npz")
     assert (ran.returncode, ran.stderr) == (0, "")
-    lines = ran.stdout.splitlines()
+    lines = ran.stdout.replace("\nsingle-threaded", " single-threaded").splitlines()  # which is wrapped
     assert [line.split(":")[0] for line in lines] == [
         "ok   images",
         "ok   scores",

@@ -27,7 +27,7 @@ STARTS = {
     "script": "from parsimon.cli import main; main()",
     "module": "runpy.run_module('parsimon', run_name='__main__')",
 }
-MODULES = ["numpy", "click", "rich.console", "PIL.Image", "parsimon.api", "parsimon.cli.output", "parsimon.cli.view"]
+MODULES = ["numpy", "click", "rich.console", "PIL.Image", "parsimon.runs", "parsimon.cli.output", "parsimon.cli.view"]
 
 
 def start(how: str, module: str, *arguments: str) -> Any:

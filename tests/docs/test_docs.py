@@ -21,7 +21,7 @@ import published_numbers
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
-from parsimon.runs.config import RunConfig
+from parsimon.runs.config import DEFAULTS, RunConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -125,10 +125,10 @@ def test_commands_are_understood(page: str, words: list[str]) -> None:
         each, words = each.commands[words[0]], words[1:]
     # Under its parent: click remembers with a command how its help is asked for.
     parsed = each.make_context(each.name, list(words), click.Context(command, **command.context_settings))
-    settings = {name: value for name, value in parsed.params.items() if name in RunConfig.__dataclass_fields__}
+    settings = {name: value for name, value in parsed.params.items() if name in RunConfig.__struct_fields__}
     if "eps" in settings:  # as run and compare would
         attacks = parsed.params.get("attacks") or (parsed.params.get("attack"),)
-        RunConfig(**{**settings, "attacks": tuple(name for name in attacks if name) or RunConfig.attacks})
+        RunConfig(**{**settings, "attacks": tuple(name for name in attacks if name) or DEFAULTS.attacks})
 
 
 @pytest.mark.parametrize("words", [["zoo"], ["zoo", "show", "resnet-50"], ["reproduce"]], ids=" ".join)

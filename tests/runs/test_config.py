@@ -59,9 +59,15 @@ def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
         ("eight_bit = 1", "eight_bit must be true or false; got 1"),
         ('targets = "cat"', "targets must be one of next, random; got 'cat'"),
         ('loss = "hinge"', "loss must be one of cross-entropy, margin; got 'hinge'"),
-        ('images = "some"', "images must be a whole number, at least 1 or one of all; got 'some'"),
-        ('attacks = "nes"', "attacks must be a list of at least one name; got 'nes'"),
-        ("attacks = []", "attacks must be a list of at least one name; got []"),
+        ('images = "some"', "images must be a whole number, at least 1, or 'all'; got 'some'"),
+        (
+            'attacks = "nes"',
+            "attacks must be a list of at least one name, none of them empty or with a NUL character; got 'nes'",
+        ),
+        (
+            "attacks = []",
+            "attacks must be a list of at least one name, none of them empty or with a NUL character; got []",
+        ),
         ("eps = [0.1]", "eps must be a number or a fraction such as 8/255; got [0.1]"),
         ("[execution]\nworker = 2", "execution has no setting 'worker': did you mean workers?"),
         ("[execution]\nworkers = 0", "workers must be a whole number, at least 1; got 0"),

@@ -20,6 +20,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -37,12 +38,15 @@ _LARGEST_FILE = 2**20  # bytes of a file that describes a run
 _LARGEST_BATCH = 2**16
 _MOST_IN_FLIGHT = 2**20
 
-Name = Annotated[str, Meta(pattern="^[^\0]+$", description="a text without NUL characters")]
-Names = Annotated[tuple[Name, ...], Meta(min_length=1, description="a list of at least one name")]
+Name = Annotated[str, Meta(pattern="^[^\0]+$", description="a text that is not empty and has no NUL character")]
+Names = Annotated[
+    tuple[Name, ...],
+    Meta(min_length=1, description="a list of at least one name, none of them empty or with a NUL character"),
+]
 Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number, at least 1")]
 Seed = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number, at least 0")]
-BatchSize = Annotated[int, Meta(ge=1, le=_LARGEST_BATCH, description=f"a whole number from 1 to {_LARGEST_BATCH:,}")]
-InFlight = Annotated[int, Meta(ge=1, le=_MOST_IN_FLIGHT, description=f"a whole number from 1 to {_MOST_IN_FLIGHT:,}")]
+BatchSize = Annotated[int, Meta(ge=1, le=_LARGEST_BATCH, description="a whole number, at least 1")]
+InFlight = Annotated[int, Meta(ge=1, le=_MOST_IN_FLIGHT, description="a whole number, at least 1")]
 Address = Annotated[str, Meta(min_length=1, description="the address of a Ray cluster, or 'local'")]
 Flag = Annotated[bool, Meta(description="true or false")]
 Radius = Annotated[str | float, Meta(description="a number or a fraction such as 8/255")]
@@ -53,14 +57,16 @@ def _hints(record: type) -> dict[str, Any]:
     return get_type_hints(record, include_extras=True)
 
 
-def _described(hint: Any) -> str:
-    """Say in words what a field may be."""
+def _described(hint: Any, value: object) -> str:
+    """Say in words what a field may be, where a value is something else."""
     if get_origin(hint) is Annotated:
         _, meta = get_args(hint)
-        return str(meta.description)
+        too_large = isinstance(value, int) and meta.le is not None and value > meta.le
+        return f"a whole number, at most {meta.le:,}" if too_large else str(meta.description)
     if get_origin(hint) is Literal:
-        return "one of " + ", ".join(get_args(hint))
-    return " or ".join(_described(each) for each in get_args(hint) if each is not type(None))
+        choices = get_args(hint)
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else repr(choices[0])
+    return ", or ".join(_described(each, value) for each in get_args(hint) if each is not type(None))
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +78,13 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(given, Checked):
                 continue
             value = given.item() if isinstance(given, np.generic) else given
+            value = float(value) if isinstance(value, Fraction) else value
             try:
                 checked = msgspec.convert(value, hint)
             except (msgspec.ValidationError, OverflowError):
-                raise InputError(f"{name} must be {_described(hint)}; got {quote(given)}", argument=name) from None
+                raise InputError(
+                    f"{name} must be {_described(hint, value)}; got {quote(given)}", argument=name
+                ) from None
             msgspec.structs.force_setattr(self, name, checked)
 
 
