@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.fft  # type: ignore[import-untyped]
+import scipy.fft
 
 from driving import (
     Exact,

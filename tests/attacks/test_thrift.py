@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import pytest
-import scipy.integrate  # type: ignore[import-untyped]
-import scipy.stats  # type: ignore[import-untyped]
+import scipy.integrate
+import scipy.stats
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
