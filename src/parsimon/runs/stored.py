@@ -18,7 +18,7 @@ from typing import Any, Unpack, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.attacks.named import named_rows, row_named
+from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.engine import Counters
 from parsimon.core.model import Traffic
 from parsimon.core.threat import Rounding, Threat
@@ -26,9 +26,7 @@ from parsimon.core.types import Attack, JournalEntry, Outcome
 from parsimon.data import Data
 from parsimon.errors import InputError, OutageError, StoreError, quote
 from parsimon.models import hubs
-from parsimon.results.clean import CleanPredictions
-from parsimon.results.result import Comparison, Result
-from parsimon.results.verification import Verification
+from parsimon.results.result import CleanPredictions, Comparison, Result, Verification
 from parsimon.runs.config import Spec
 from parsimon.runs.execute import ExecutionOptions, launch
 from parsimon.runs.inputs import open_data_for, preprocess_for
@@ -47,8 +45,8 @@ def run(spec: Spec, folder: Path, **means: Unpack[ExecutionOptions]) -> Comparis
     if is_run(folder) and (changes := spec_of(folder).differences(spec)):
         raise InputError(f"{folder} holds a run of another spec; it says\n  " + "\n  ".join(changes))
     data = data_of(spec)
-    rows = named_rows(spec.attacks)
-    reference = row_named(spec.relative_to, rows)
+    rows = attack_rows(spec.attacks)
+    reference = reference_row(spec.relative_to, rows)
 
     @contextmanager
     def open_store() -> Iterator[Store]:
@@ -205,7 +203,7 @@ class StoredRun:
         self.spec = spec_of(folder)
         self.data = data_of(self.spec)
         self.queries: dict[str, int] = {}
-        self._attacks = named_rows(self.spec.attacks)
+        self._attacks = attack_rows(self.spec.attacks)
         self._outcomes: dict[str, dict[int, Outcome]] = {name: {} for name in self._attacks}
         self._traffic: dict[str, Traffic | None] = {}
         self._verified: dict[str, Verification | None] = {}
@@ -294,7 +292,7 @@ class StoredRun:
                 counters,
                 self._verified[name],
             )
-        return Comparison(results, row_named(spec.relative_to, self._attacks))
+        return Comparison(results, reference_row(spec.relative_to, self._attacks))
 
 
 def _is_sound(key: str, value: Any) -> bool:
