@@ -59,7 +59,8 @@ def _is_class(number: object, classes: int) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= _LARGEST)
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    return is_real and bool(abs(value) <= _LARGEST)
 
 
 def check_top_k(top: int, threat: Threat) -> None:
