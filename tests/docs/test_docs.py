@@ -190,7 +190,7 @@ def test_what_a_site_loads_from_elsewhere_is_found(tmp_path: Path, name: str, te
     (tmp_path / name).write_text(text)
     assert offline.loads(tmp_path / name) == found
     if found:
-        with pytest.raises(SystemExit, match="without a network"):
+        with pytest.raises(SystemExit, match="must work offline"):
             offline.main(tmp_path)
     else:
         offline.main(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 
 import parsimon
 
-FRAMEWORKS = {"torch", "onnxruntime", "onnx", "matplotlib", "ray", "tensorflow", "jax", "foolbox", "pandas", "scipy"}
+FRAMEWORKS = {"torch", "onnxruntime", "onnx", "matplotlib", "ray", "tensorflow", "jax", "foolbox", "pandas"}
 
 
 def project() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The way in which a model is run: chosen by rule, told, the same for the whole of a run, and no other results."""
+"""Backends: chosen by rule, reported, fixed for a whole run, and without influence on results."""
 
 from __future__ import annotations
 
@@ -173,7 +173,36 @@ def build():
 """
 
 
-def test_a_stored_run_goes_on_in_the_way_in_which_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FORMERLY = """
+import os
+
+from parsimon.models import as_model
+
+def build():
+    model = as_model("robust")
+    model.backend = os.environ.get("FORMER_NAME", model.backend)
+    return model
+"""
+
+
+def test_a_run_stored_under_a_former_name_of_its_backend_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model_with_a_former_name.py").write_text(FORMERLY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = RunConfig(model="model_with_a_former_name:build", images=2, budget=5)
+    with monkeypatch.context() as before:
+        before.setenv("FORMER_NAME", "ONNX Runtime, a core a call")
+        begun = runs.run(spec, tmp_path / "run")
+    assert "a core a call" in str(begun)
+    resumed = runs.resume(tmp_path / "run")
+    for text in (str(resumed), str(runs.load(tmp_path / "run"))):
+        assert text == str(begun).replace("a core a call", "one single-threaded call per core")
+
+
+def test_a_stored_run_continues_only_with_the_backend_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "model_of_two_ways.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

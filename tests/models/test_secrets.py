@@ -47,6 +47,53 @@ def longest_shared(text: str, secret: str) -> int:
     )
 
 
+def classify_there(_: Any) -> Generator[Request, bytes, Any]:
+    return json.loads((yield Request("http://models.example.org/classify?a=1", b"")))
+
+
+def test_a_proxy_of_the_environment_is_used_and_its_password_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Asked] = []
+    password = "swordfish-0123456789"
+
+    def reply(asked: Asked) -> tuple[int, bytes]:
+        seen.append(asked)
+        scores = json.dumps(linear(IMAGES[:1]).tolist()).encode()
+        return (200, scores) if len(seen) == 1 else (403, str(asked.headers).encode() + password.encode())
+
+    with http_server(reply) as port:
+        monkeypatch.setenv("http_proxy", f"http://user:{password}@127.0.0.1:{port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        model = HttpModel(classify_there)
+        model(IMAGES[:1])
+        with pytest.raises(ModelError, match="403") as caught:
+            model(IMAGES[:1])
+    assert seen[0].path == "http://models.example.org/classify?a=1"
+    assert base64.b64decode(seen[0].headers["proxy-authorization"].split()[1]).decode() == f"user:{password}"
+    assert longest_shared(shown(caught.value), password) < 8
+    assert seen[1].headers["proxy-authorization"].split()[1] not in shown(caught.value)
+
+
+def test_https_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def classify(_: Any) -> Generator[Request, bytes, Any]:
+        return json.loads((yield Request("https://models.example.org/classify", b"")))
+
+    with http_server(lambda _: (200, b"")) as port:  # which refuses to be a tunnel
+        monkeypatch.setenv("https_proxy", f"127.0.0.1:{port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with pytest.raises(OutageError, match="Tunnel connection failed: 501"):
+            HttpModel(classify, RequestPolicy(batch=1, patience=0.01))(IMAGES[:1])
+
+
+@pytest.mark.parametrize(("variable", "value"), [("http_proxy", "http://127.0.0.1:9"), ("no_proxy", "127.0.0.1")])
+def test_this_machine_and_what_no_proxy_names_are_queried_directly(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nobody listens
+    monkeypatch.setenv(variable, value)
+    with http_server(inference(linear)) as port:
+        as_model(f"http://127.0.0.1:{port}/v2/models/m?patience=1")(IMAGES)
+
+
 FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "json": lambda secret: json.dumps(secret)[1:-1],

@@ -30,7 +30,6 @@ class SessionModel(Model):
     CPU, or if the model has a fixed batch size, one batch takes several calls.
     """
 
-    only_reads = True
     image_shape: tuple[int | None, ...]
 
     def __init__(self, session: Any, concurrent_calls: int = 1) -> None:

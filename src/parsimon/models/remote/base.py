@@ -93,14 +93,19 @@ class RemoteModel(Model):
 
     traffic: Traffic
 
-    def __init__(self, place: str, policy: RequestPolicy) -> None:
-        """`place`: the address, for messages."""
+    def __init__(self, place: str, policy: RequestPolicy, *, http: bool = False) -> None:
+        """`place`: the address, for messages. `http`: whether it is queried over HTTP."""
         self.traffic = Traffic()
         self._place = place
         self._policy = policy
         self._headers = headers_from_environment()
         self._redactor = Redactor()
         self._redactor.learn(self._headers)
+        if http:
+            from parsimon.models.remote.transport import Transport  # lazily: it imports TLS, which is slow
+
+            self._transport = Transport()
+            self._redactor.learn(self._transport.proxy_credentials)
         self._classes: int | None = None  # the number in the first response
         self._next_turn = 0.0
         self._enter_process()

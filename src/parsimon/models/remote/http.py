@@ -62,19 +62,16 @@ class HttpModel(RemoteModel):
         top: int | None = None,
         classes: int | None = None,
     ) -> None:
-        from parsimon.models.remote.transport import Transport  # lazily: it imports TLS, which is slow
-
         if not callable(classify) or not isinstance(policy, RequestPolicy):
             got = f"{quote(classify)} and {quote(policy)}"
             raise InputError(f"HttpModel takes a function and a RequestPolicy; got {got}")
-        super().__init__(f"the endpoint of {getattr(classify, '__name__', 'the function')}", policy)
+        super().__init__(f"the endpoint of {getattr(classify, '__name__', 'the function')}", policy, http=True)
         if not (files is None or (isinstance(files, str) and files in ("png", "jpeg"))):
             raise InputError(f"files must be 'png', 'jpeg' or None; got {quote(files)}")
         _check_top(top, classes)
         self.eight_bit_only = files is not None
         self.top = None if top == classes else top  # None: it returns all classes
         self._classify, self._files, self._returned, self._classes = classify, files, top, classes
-        self._transport = Transport()
 
     def _attempt(self, images: NDArray[np.float32]) -> NDArray[Any]:
         # A copy: the function may change it, and a retry must send the same images.

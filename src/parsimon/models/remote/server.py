@@ -34,7 +34,7 @@ from parsimon.models.remote.base import (
     as_bytes,
     checked_scores,
 )
-from parsimon.models.remote.transport import Response, Transport
+from parsimon.models.remote.transport import Response
 
 Layout = Literal["nchw", "nhwc"]
 
@@ -87,8 +87,8 @@ class Description(NamedTuple):
 class ServerModel(RemoteModel):
     """A model on a server; images are sent in its layout and type."""
 
-    def __init__(self, place: str, settings: ServerSettings) -> None:
-        super().__init__(place, settings)
+    def __init__(self, place: str, settings: ServerSettings, *, http: bool = False) -> None:
+        super().__init__(place, settings, http=http)
         self.fixed_batch = settings.fill
         self._first_contact(lambda: self._configure(place, settings))
 
@@ -228,12 +228,11 @@ class RestModel(ServerModel):
 
     def __init__(self, address: Address, settings: ServerSettings) -> None:
         self._http = require("tritonclient.http", "server")
-        self._transport = Transport()
         version = f"/versions/{address.version}" if address.version else ""
         self._server = f"{'https' if address.secure else 'http'}://{address.host}{address.prefix}/v2"
         self._url = f"{self._server}/models/{address.model}{version}"
         self._binary = False
-        super().__init__(address.place, settings)
+        super().__init__(address.place, settings, http=True)
 
     def _describe(self) -> Description:
         self._binary = "binary_tensor_data" in self._get(self._server).get("extensions", ())

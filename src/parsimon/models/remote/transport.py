@@ -45,7 +45,8 @@ class Transport:
     def __init__(self) -> None:
         self._idle: defaultdict[tuple[int, str], list[http.client.HTTPConnection]] = defaultdict(list)
         self._tls = ssl.create_default_context()
-        self._proxies = getproxies()  # by scheme
+        self._proxies = {scheme: _split_proxy(proxy) for scheme, proxy in getproxies().items()}
+        self.proxy_credentials = {scheme: _credentials(proxy) for scheme, proxy in self._proxies.items()}
         weakref.finalize(self, _close_all, self._idle)
 
     def exchange(
@@ -58,7 +59,7 @@ class Transport:
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         proxy = self._proxy(parts)
         if proxy is not None and parts.scheme == "http":
-            target, headers = f"{host}{target}", {**headers, **_proxy_headers(proxy)}
+            target, headers = f"{host}{target}", {**headers, **self._proxy_headers("http")}
         idle = self._idle[os.getpid(), host]
         try:
             connection = idle.pop()  # atomic, like append: threads share the list
@@ -91,9 +92,11 @@ class Transport:
         """Return the proxy for an address; this machine needs none."""
         proxy = self._proxies.get(parts.scheme)
         host = parts.hostname or ""
-        if not proxy or _is_this_machine(host) or proxy_bypass(host):
-            return None
-        return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        return None if proxy is None or _is_this_machine(host) or proxy_bypass(host) else proxy
+
+    def _proxy_headers(self, scheme: str) -> dict[str, str]:
+        credentials = self.proxy_credentials[scheme]
+        return {"Proxy-Authorization": credentials} if credentials else {}
 
     def _connect(self, parts: SplitResult, proxy: SplitResult | None) -> http.client.HTTPConnection:
         address = parts.netloc if proxy is None else proxy.netloc.rpartition("@")[2]
@@ -101,7 +104,7 @@ class Transport:
             return http.client.HTTPConnection(address)
         connection = http.client.HTTPSConnection(address, context=self._tls)
         if proxy is not None:
-            connection.set_tunnel(parts.netloc, headers=_proxy_headers(proxy))
+            connection.set_tunnel(parts.netloc, headers=self._proxy_headers("https"))
         return connection
 
 
@@ -112,11 +115,16 @@ def _is_this_machine(host: str) -> bool:
         return False
 
 
-def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+def _split_proxy(proxy: str) -> SplitResult:
+    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _credentials(proxy: SplitResult) -> str:
+    """Return the value of Proxy-Authorization; empty without a user."""
     if proxy.username is None:
-        return {}
+        return ""
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return {"Proxy-Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+    return f"Basic {b64encode(pair.encode()).decode()}"
 
 
 def _close_all(idle: Mapping[tuple[int, str], list[http.client.HTTPConnection]]) -> None:
