@@ -14,6 +14,7 @@ import pytest
 import parsimon
 from parsimon import NES, PGD, Bandits, InputError, Parsimonious, RandomCorners, SimBA, Square, Thrift
 from parsimon.attacks.registry import parse_attack
+from parsimon.core.model import Model
 from parsimon.core.parsing import parse_number
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
@@ -64,7 +65,7 @@ SETTINGS: dict[str, tuple[object, ...]] = {
     "batch_size": (*NO_NUMBERS, 0, -1, 2**16 + 1, HUGE),
     "in_flight": (*NO_NUMBERS, 0, -1, 2**20 + 1, HUGE),
     "workers": (*NO_NUMBERS, 0, -1, 99_999, HUGE),
-    "eps": (True, 0, -1, 1.5, math.nan, math.inf, "x", "8/255", None, np.array([0.1]), 1j, Unprintable(), HUGE),
+    "eps": (True, 0, -1, 1.5, math.nan, math.inf, "x", None, np.array([0.1]), 1j, Unprintable(), HUGE),
     "loss": (0, "", "hinge", "Margin", ARRAY, True, Unprintable(), LONG),
     "scores": (0, "", "softmax", ARRAY, True, Unprintable(), LONG),
     "eight_bit": ("no", 0, 1, None, ARRAY, Unprintable()),
@@ -95,11 +96,14 @@ def test_the_largest_settings_are_accepted() -> None:
 
 
 def test_a_batch_that_no_memory_can_hold_is_refused_before_it_is_made() -> None:
-    class Fixed:
+    class Fixed(Model):
         fixed_batch = True
 
+        def __call__(self, images: Any) -> Any:
+            raise AssertionError("it is refused before the call")
+
     pixels = np.broadcast_to(np.float32(0), (1, 3, 20_000, 20_000))  # a single number in memory
-    sentence = sentence_of(lambda: classify(Fixed(), pixels, 2**16))  # type: ignore[arg-type]
+    sentence = sentence_of(lambda: classify(Fixed(), pixels, 2**16))
     assert sentence.startswith("a batch of 65,536 images takes 292,968.8 GiB, and this machine has ")
 
 
