@@ -110,9 +110,7 @@ def classify(oracle: Model, pixels: NDArray[np.float32], batch_size: int, classe
     `classes`: how many scores an image had before.
     """
     count = len(pixels)
-    if not oracle.only_reads:
-        pixels = pixels.copy()  # it may normalise them in place
-    images = oracle.namespace.asarray(pixels, device=oracle.device)
+    images = oracle.namespace.asarray(pixels.copy(), device=oracle.device)  # the model may write to its input
     if oracle.fixed_batch and count < batch_size:
         check_batch(batch_size, pixels[0].size)
         images = pad_batch(images, batch_size, oracle.namespace)
