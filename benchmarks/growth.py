@@ -30,8 +30,6 @@ COUNTS, SIDES = (64, 256, 1024, 4096), (32, 64, 128, 256, 512)
 class Glance(FunctionModel):
     """A model that reads a few pixels and measures its own time."""
 
-    only_reads = True
-
     def __init__(self) -> None:
         super().__init__(self._scores)
         self.weights = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)

@@ -33,8 +33,6 @@ SLOTS = 11
 class Writer(Network):
     """Normalises in place."""
 
-    only_reads = False
-
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
         scores = super().__call__(images)
         images -= np.float32(0.5)

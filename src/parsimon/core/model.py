@@ -48,7 +48,6 @@ class Model(ABC):
         namespace: The array-API namespace of the images that it takes.
         device: The device of those images.
         fixed_batch: Whether all calls must have one shape for a row's scores not to depend on other rows.
-        only_reads: Whether it neither writes to its input nor keeps it, so that images need not be copied.
         gives: The highest level of response; attacks that need more are refused.
         image_shape: (channels, rows, columns) that it takes, None for a free side; None if all are free.
         eight_bit_only: Whether it takes only pixels k / 255.
@@ -63,7 +62,6 @@ class Model(ABC):
     namespace: Any = numpy_namespace
     device: Any = "cpu"
     fixed_batch: bool = False
-    only_reads: bool = False
     gives: AnswerLevel = "scores"
     image_shape: tuple[int | None, ...] | None = None
     eight_bit_only: bool = False

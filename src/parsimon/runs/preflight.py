@@ -112,11 +112,10 @@ def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes
     `classes` is the number of scores per image of earlier calls.
     """
     count = len(pixels)
-    if not model.only_reads:
-        pixels = pixels.copy()  # the model may normalise them in place
-    images = model.namespace.asarray(pixels, device=model.device)
-    if model.fixed_batch and count < batch_size:
+    if model.fixed_batch:
         check_batch(batch_size, pixels[0].size)
+    images = model.namespace.asarray(pixels.copy(), device=model.device)  # the model may write to its input
+    if model.fixed_batch and count < batch_size:
         images = pad_batch(images, batch_size, model.namespace)
     scores = scores_of(model, images, classes)[:count]
     if not np.isfinite(scores).all():

@@ -34,7 +34,6 @@ class Network(Model):
     classes: int = 4
     seed: int = 0
 
-    only_reads = True
     gives = "gradient"
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -66,7 +65,6 @@ class Network(Model):
 class Recording(Network):
     """A network that keeps its input rows."""
 
-    only_reads = False
     rows: list[Image] = field(default_factory=list, compare=False)
 
     def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float64]:
