@@ -100,7 +100,7 @@ def test_a_batch_that_no_memory_can_hold_is_refused_before_it_is_made() -> None:
         fixed_batch = True
 
         def __call__(self, images: Any) -> Any:
-            raise AssertionError("it is refused before the call")
+            raise AssertionError(f"{len(images)} images are refused before the call")
 
     pixels = np.broadcast_to(np.float32(0), (1, 3, 20_000, 20_000))  # a single number in memory
     sentence = sentence_of(lambda: classify(Fixed(), pixels, 2**16))
