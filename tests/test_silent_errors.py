@@ -164,7 +164,7 @@ def test_noise_is_judged_by_the_spread_of_the_scores(scale: float) -> None:
 
         def model(images: Pixels) -> Scores:
             scores = linear(images).astype(np.float64)
-            return scale * (scores + share * scores.std() * noise.normal(size=scores.shape))
+            return np.asarray(scale * (scores + share * scores.std() * noise.normal(size=scores.shape)))
 
         return model
 
