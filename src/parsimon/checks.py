@@ -123,9 +123,7 @@ def check_any(prepared: Prepared, attackable: NDArray[np.bool_]) -> None:
         raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
 
 
-def classify(
-    oracle: Oracle, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None
-) -> NDArray[Any]:
+def classify(oracle: Oracle, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None) -> NDArray[Any]:
     """The scores of at most a batch of images, shown in the shape that the oracle needs.
 
     `classes`: how many scores an image had before.

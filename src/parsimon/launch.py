@@ -281,9 +281,7 @@ def _verified(
     stop = threading.Event()
     try:
         with _stopping_on_interrupt(stop.set):
-            found = verify_successes(
-                oracle, threat, source, goals, outcomes, batch_size, classes, stop.is_set
-            )
+            found = verify_successes(oracle, threat, source, goals, outcomes, batch_size, classes, stop.is_set)
     except ParsimonError as error:
         _LOG.warning("the successes of %s could not be verified: %s", name, error)
         return None, False
