@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Self
 
+from parsimon.core.engine import SWITCH_SECONDS
 from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
@@ -106,6 +108,7 @@ def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
 def _work(pipe: Connection, model: str | Path) -> None:
     """What a worker's process does."""
     keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
     worker = Worker(model)
     requests: SimpleQueue[Request | None] = SimpleQueue()
     # Read beside the work: if this end read only between answers, a large answer and a large request could wait for
