@@ -22,9 +22,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     from parsimon.cli import output
     from parsimon.cli.commands import command
+    from parsimon.core.engine import SWITCH_SECONDS
     from parsimon.models import keep_freed_memory
 
     keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
     if (here := str(Path.cwd())) not in sys.path:  # `--model module:function` may name a script beside the user
         sys.path.insert(0, here)
     if interruptible:

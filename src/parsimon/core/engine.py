@@ -26,6 +26,8 @@ from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Task
 from parsimon.errors import ModelError, ParsimonError, check_whole, first_line
 
+# Switch interval for processes that only run attacks: a model that returns from C code waits less for the searches.
+SWITCH_SECONDS = 1e-4
 _LARGEST_SCORE = 1e30  # single precision holds the differences of such scores
 _LARGE = 2**13  # values per image above which `LargeCanvas` is faster on a CPU
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
+from parsimon.core.engine import SWITCH_SECONDS
 from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
@@ -110,6 +112,7 @@ def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
 def _work(pipe: Connection, model: str | Path) -> None:
     """Handle requests in a worker's process until there are no more."""
     keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
     worker = Worker(model)
     requests: SimpleQueue[Request | None] = SimpleQueue()
     # In a thread: otherwise a large report and a large request could wait for each other forever.
