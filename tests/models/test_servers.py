@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +323,7 @@ def test_an_outage_pauses_the_run_and_resume_goes_on(
     with proxy(protocol, getattr(server, protocol), tmp_path, *SLOWED) as slowed:
         port = slowed.port
         url = server.url(protocol, port=port, settings="patience=1")
-        process = begin(replace(spec, model=url), folder)
+        process = begin(spec.replace(model=url), folder)
         wait_for_calls(folder, 5, process)
     # The proxy is gone: nobody listens.
     out, err = process.communicate(timeout=100)
@@ -357,7 +356,7 @@ def test_a_restart_in_the_middle_is_waited_for(
     folder = tmp_path / "run"
     with proxy("grpc", server.grpc, tmp_path, *SLOWED) as between:
         url = server.url("grpc", port=between.port, settings="patience=200")
-        process = begin(replace(spec, model=url), folder)
+        process = begin(spec.replace(model=url), folder)
         wait_for_calls(folder, 5, process)
         server.stop()
         server.start()
@@ -372,7 +371,7 @@ def test_ctrl_c_twice_does_not_wait_for_a_server_that_is_gone(server: Server, tm
     folder = tmp_path / "run"
     with proxy("grpc", server.grpc, tmp_path, *SLOWED) as between:
         url = server.url("grpc", port=between.port, settings="patience=1000&batch=4")
-        process = begin(replace(spec, model=url), folder)
+        process = begin(spec.replace(model=url), folder)
         wait_for_calls(folder, 5, process)
     time.sleep(0.5)
     for _ in range(2):
