@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parsimon.core.threat import Threat
     from parsimon.core.types import Attack, Outcome
     from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
-    from parsimon.results.evaluation import Evaluation
+    from parsimon.results.evaluation import Evaluation, EvaluationGrid
     from parsimon.results.result import Comparison, Result
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Bandits",
     "Comparison",
     "Evaluation",
+    "EvaluationGrid",
     "InputError",
     "MissingExtraError",
     "ModelError",
@@ -55,7 +56,7 @@ _HOMES = {
     "api": ("attack", "compare", "evaluate"),
     "attacks": ("NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
-    "results.evaluation": ("Evaluation",),
+    "results.evaluation": ("Evaluation", "EvaluationGrid"),
     "results.result": ("Comparison", "Result"),
     "core.types": ("Attack", "Outcome"),
     "core.threat": ("Threat",),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypedDict, Unpack, overload
 
-from parsimon.attacks import Parsimonious, Square, Thrift
+from parsimon.attacks import PGD, Thrift
 from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, check_whole
-from parsimon.results.evaluation import Evaluation
+from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
-from parsimon.runs.config import ExecutionOptions, RunConfig, check_names
+from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
+from parsimon.runs.evaluate import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
 from parsimon.runs.execute import Inputs, Watch, execute
+
+
+Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
 
 class SharedSettings(TypedDict, total=False):
@@ -22,8 +26,8 @@ class SharedSettings(TypedDict, total=False):
     Attributes:
         budget: Queries allowed per image; 2,000 by default.
         loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
-        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax; None: detect it from the scores of the
-            first images. `"logits"` by default. See `Threat`.
+        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. By default it is detected from the
+            scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         seed: Seed of the attack's random choices. An image's result depends on it and on the image's index.
         batch_size: Images per batch; by default 256, and on a CPU 64 to 512, more for more images.
@@ -68,7 +72,14 @@ class Settings(SharedSettings, total=False):
     sample: int | None
 
 
-ENSEMBLE: tuple[Attack, ...] = (Thrift(), Square())  # what `evaluate` runs, in this order
+class EvaluationSettings(SharedSettings, total=False):
+    """The settings of `evaluate`. All are optional.
+
+    Attributes:
+        budget: Queries allowed per image and attack, or a list of such numbers; the robust accuracy is exact at each.
+    """
+
+    budget: int | Sequence[int]  # type: ignore[misc]  # wider than that of one run
 
 
 def attack(
@@ -91,12 +102,12 @@ def attack(
             images lazily.
         labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked.
         eps: The radius of the L-infinity ball, for images in [0, 1].
-        attack: The attack with its settings, or its name as on the command line (`"bandits:imagenet-0.05"`); the
-            paper's by default.
+        attack: The attack with its settings, or its name as on the command line (`"bandits:imagenet-0.05"`); Thrift by
+            default. For the paper's own, pass `"parsimonious"`.
         settings: Budget, targets, loss and others: see `Settings`.
     """
     check_names("attack", settings, Settings.__annotations__)
-    attacks = attack_rows([Parsimonious() if attack is None else attack])
+    attacks = attack_rows([Thrift() if attack is None else attack])
     (result,) = _run(attacks, (model, images, labels), eps, settings).values()
     return result
 
@@ -106,7 +117,7 @@ def compare(
     images: Any,
     labels: Any,
     eps: float,
-    attacks: Sequence[Attack | str] | Mapping[str, Attack | str],
+    attacks: Attacks,
     *,
     relative_to: str | None = None,
     **settings: Unpack[Settings],
@@ -129,42 +140,94 @@ def compare(
     return Comparison(_run(rows, (model, images, labels), eps, settings), reference)
 
 
+@overload
 def evaluate(
     model: Any,
     images: Any,
     labels: Any,
-    eps: float,
+    eps: float | str,
     *,
-    attacks: Sequence[Attack | str] | Mapping[str, Attack | str] = ENSEMBLE,
-    **settings: Unpack[SharedSettings],
-) -> Evaluation:
+    attacks: Attacks = ENSEMBLE,
+    white_box: bool = False,
+    **settings: Unpack[EvaluationSettings],
+) -> Evaluation: ...
+
+
+@overload
+def evaluate(
+    model: Any,
+    images: Any,
+    labels: Any,
+    eps: Sequence[float | str],
+    *,
+    attacks: Attacks = ENSEMBLE,
+    white_box: bool = False,
+    **settings: Unpack[EvaluationSettings],
+) -> EvaluationGrid: ...
+
+
+def evaluate(
+    model: Any,
+    images: Any,
+    labels: Any,
+    eps: float | str | Sequence[float | str],
+    *,
+    attacks: Attacks = ENSEMBLE,
+    white_box: bool = False,
+    **settings: Unpack[EvaluationSettings],
+) -> Evaluation | EvaluationGrid:
     """Measure the robust accuracy: the share of images that stay correctly classified under black-box attacks.
 
     Each attack gets the images that no earlier one fooled, each time with the whole budget. An image's result does not
-    depend on the other images, so this gives what all attacks on all images would give, with fewer queries.
+    depend on the other images, so this gives what all attacks on all images would give, with fewer queries. An image
+    that is fooled at one radius is fooled at every larger one, and is not attacked again.
 
     Args:
-        model: As for `attack`, like all that is not explained here.
+        model: As for `attack`, like all that is not explained here. A mapping from names to models evaluates several.
         images: As for `attack`; all of them count.
         labels: As for `attack`.
-        eps: As for `attack`.
+        eps: As for `attack`, or a list of radii.
         attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square.
-        settings: See `SharedSettings`. Logits and probabilities are told apart unless `scores` is set.
+        white_box: Also run PGD, whose accuracy is the other bound. It needs a model that gives gradients.
+        settings: See `EvaluationSettings`.
+
+    Returns:
+        An `Evaluation`; for a mapping of models or a list of radii an `EvaluationGrid`.
     """
     if beyond := sorted(set(settings) & (set(Settings.__annotations__) - set(SharedSettings.__annotations__))):
         raise InputError(
             f"evaluate has no setting {beyond[0]!r}: all images count, and leaving the true class is the goal. It has "
-            f"{', '.join(SharedSettings.__annotations__)}"
+            f"{', '.join(EvaluationSettings.__annotations__)}"
         )
-    check_names("evaluate", settings, SharedSettings.__annotations__)
+    check_names("evaluate", settings, EvaluationSettings.__annotations__)
     rows = attack_rows(attacks)
-    if white_box := [name for name, attack in rows.items() if attack.white_box]:
-        raise InputError(
-            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: leave it out, or "
-            "run it beside the others with compare"
-        )
-    settings.setdefault("scores", None)
-    return Evaluation(tuple(rows), _run(rows, (model, images, labels), eps, settings, survivors_only=True))
+    check_black_box(rows)
+    several = isinstance(eps, Sequence) and not isinstance(eps, str)
+    models = model if isinstance(model, Mapping) else {"model": model}
+    budget = settings.pop("budget", DEFAULTS.budget)  # type: ignore[misc]  # it has a wider type here
+    config = EvaluationConfig(
+        models=tuple(models),
+        eps=tuple(eps) if several else (eps,),
+        budget=tuple(budget) if isinstance(budget, Sequence) else (budget,),
+        white_box=white_box,
+    )
+    with_pgd = {**rows, **({PGD.__name__: PGD()} if white_box else {})}
+    evaluations = {}
+    for name, each in models.items():
+        cells = [
+            RunConfig(eps=radius, budget=config.budget[-1], skip_fooled=config.budget[0]) for radius in config.eps
+        ]
+
+        def run_cell(cell: RunConfig, excluded: Collection[int], model: Any = each) -> Mapping[str, Result]:
+            plain = {"budget": cell.budget, "skip_fooled": cell.skip_fooled, **settings}
+            return _run(with_pgd, (model, images, labels), cell.eps, plain, excluded=excluded)
+
+        evaluations[name] = evaluate_radii(cells, tuple(rows), config.budget, run_cell)
+        if any(evaluation.unfinished for evaluation in evaluations[name]):
+            break
+    if not several and not isinstance(model, Mapping):
+        return evaluations["model"][0]
+    return EvaluationGrid(config.models, tuple(cell.radius for cell in cells), evaluations)
 
 
 def _run(
@@ -173,7 +236,7 @@ def _run(
     eps: Any,
     settings: Mapping[str, Any],
     *,
-    survivors_only: bool = False,
+    excluded: Collection[int] = (),
 ) -> dict[str, Result]:
     """Describe the run and execute it."""
     plain = dict(settings)
@@ -183,5 +246,5 @@ def _run(
     execution = {name: plain.pop(name) for name in ExecutionOptions.__struct_fields__ if name in plain}
     plain["images"] = "all" if at_most is None else at_most
     config = RunConfig(**plain, eps=eps, execution=ExecutionOptions(**execution))
-    given = Inputs(*inputs, targets=targets)
-    return execute(config, attacks, given, survivors_only=survivors_only, watch=watch)
+    given = Inputs(*inputs, targets=targets, excluded=excluded)
+    return execute(config, attacks, given, watch=watch)

@@ -50,6 +50,33 @@ class Data:
             )
         object.__setattr__(self, "labels", labels.astype(np.int64))
 
+    def take(self, indices: NDArray[np.intp]) -> Data:
+        """Return the images of the given indices, read lazily."""
+        numbers = indices.tolist()
+        images = Taken(self.images, numbers)
+        labels, seal = self.labels[indices], fingerprint([self.fingerprint, numbers])
+        return Data(images, labels, self.classes, self.name, seal)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken(Sequence[Image]):
+    """Some images of another sequence, in a given order."""
+
+    images: ImageSource
+    indices: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Image: ...
+    @overload
+    def __getitem__(self, index: slice) -> Taken: ...
+    def __getitem__(self, index: int | slice) -> Image | Taken:
+        if isinstance(index, slice):
+            return Taken(self.images, self.indices[index])
+        return np.asarray(self.images[self.indices[index]])
+
 
 @dataclass(frozen=True, eq=False)
 class Lazy(Sequence[Image]):

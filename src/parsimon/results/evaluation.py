@@ -1,49 +1,97 @@
-"""The result of `parsimon.evaluate`: the model's accuracy on clean images and under several attacks."""
+"""The result of `parsimon.evaluate`: the accuracy that attacks leave of one model, or of several at several radii."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.results.result import Result
-from parsimon.results.statistics import Interval, wilson_interval
+from parsimon.errors import InputError, quote
+from parsimon.results.result import CleanPredictions, Result
+from parsimon.results.statistics import Interval
 from parsimon.results.table import Table
-from parsimon.results.tables import evaluation_table
+from parsimon.results.tables import evaluation_table, grid_table
+from parsimon.results.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The images that a model classifies correctly under several attacks, each within its budget.
+    """What several attacks leave of a model's accuracy at one radius, each within its budget.
 
     Arrays have one entry per image, in the given order. After an interruption, unfinished images count as robust;
     `unfinished` is their number.
 
     Attributes:
-        attacks: Names of the attacks, in order.
+        attacks: Names of the attacks, in order. White-box attacks do not count for `robust`.
         results: Each attack's result on the images that earlier attacks did not fool. An attack that had no image
             left is missing.
+        eps: The radius.
+        budgets: Queries per image and attack, ascending. The attacks had the largest.
+        smaller: The evaluation at the next smaller radius. An image fooled there is fooled here, and was not attacked
+            again.
     """
 
     attacks: tuple[str, ...]
     results: Mapping[str, Result]
+    eps: float
+    budgets: tuple[int, ...]
+    smaller: Evaluation | None = None
 
     @property
-    def _first(self) -> Result:
-        return next(iter(self.results.values()))
+    def any_result(self) -> Result:
+        """A result, for what all of them share: images, labels and clean predictions."""
+        if self.results:
+            return next(iter(self.results.values()))
+        assert self.smaller is not None, "an evaluation without results has one at a smaller radius"
+        return self.smaller.any_result
+
+    @property
+    def clean(self) -> CleanPredictions:
+        return self.any_result.clean
+
+    @property
+    def budget(self) -> int:
+        """The largest number of queries per image and attack."""
+        return self.budgets[-1]
+
+    @property
+    def black_box(self) -> dict[str, Result]:
+        return {name: result for name, result in self.results.items() if not result.attack.white_box}
+
+    @property
+    def white_box(self) -> dict[str, Result]:
+        return {name: result for name, result in self.results.items() if result.attack.white_box}
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether the model classifies the clean image correctly."""
-        return self._first.clean.correct
+        return self.clean.correct
+
+    @cached_property
+    def fooled_after(self) -> NDArray[np.float64]:
+        """Queries of the attack that fooled the image first in fewest queries; infinite for a robust image."""
+        found = np.full(len(self.correct), np.inf) if self.smaller is None else self.smaller.fooled_after.copy()
+        for result in self.black_box.values():
+            for outcome in result.outcomes:
+                if outcome.success:
+                    found[outcome.index] = min(found[outcome.index], outcome.queries)
+        return found
+
+    def robust_within(self, budget: float) -> NDArray[np.bool_]:
+        """Whether the clean image is correct and no black-box attack fools the model within so many queries.
+
+        Exact at each of `budgets`. Below the smallest it is an upper bound, since attacks skip images that an earlier
+        one fooled.
+        """
+        return self.correct & (self.fooled_after > budget)
 
     @property
     def robust(self) -> NDArray[np.bool_]:
-        """Whether the clean image is classified correctly and no attack fools the model."""
-        fooled: NDArray[np.bool_] = np.any([result.success for result in self.results.values()], axis=0)
-        return self.correct & ~fooled
+        """Whether the clean image is classified correctly and no black-box attack fools the model."""
+        return self.robust_within(self.budget)
 
     @property
     def clean_accuracy(self) -> float:
@@ -54,26 +102,63 @@ class Evaluation:
         return float(self.robust.mean())
 
     @property
-    def interval(self) -> Interval:
-        """The 95% Wilson interval of the robust accuracy, over the choice of images."""
-        return wilson_interval(int(self.robust.sum()), len(self.robust))
+    def interval(self) -> Interval | None:
+        """The 95% Wilson interval of the robust accuracy; None while images are unfinished."""
+        return self.verdict().interval
+
+    def verdict(self, budget: int | None = None) -> Verdict:
+        """Return the robust accuracy within a budget, by default the largest."""
+        robust = self.robust_within(self.budget if budget is None else budget)
+        return self.verdict_of(robust, unfinished=self.unfinished > 0)
+
+    @property
+    def white_box_verdict(self) -> Verdict | None:
+        """The accuracy that all attacks leave, those that see gradients included; None without such an attack."""
+        if not self.white_box and (self.smaller is None or self.smaller.white_box_verdict is None):
+            return None
+        unfinished = self.unfinished or any(result.summary.unfinished for result in self.white_box.values())
+        return self.verdict_of(self.robust & ~self._fooled_white_box, unfinished=bool(unfinished))
+
+    @cached_property
+    def _fooled_white_box(self) -> NDArray[np.bool_]:
+        fooled = np.zeros(len(self.correct), np.bool_) if self.smaller is None else self.smaller._fooled_white_box
+        return np.any([fooled, *(result.success for result in self.white_box.values())], axis=0)  # type: ignore[no-any-return]
+
+    @property
+    def clean_accuracy_verdict(self) -> Verdict:
+        """The clean accuracy with its interval."""
+        return self.verdict_of(self.correct, unfinished=False)
+
+    def verdict_of(self, robust: NDArray[np.bool_], *, unfinished: bool) -> Verdict:
+        """Return the share of robust images with its interval."""
+        correct, images = int(self.correct.sum()), len(self.correct)
+        return Verdict.of(int(robust.sum()), correct, correct, images, unfinished=unfinished)
+
+    @property
+    def settled(self) -> NDArray[np.bool_]:
+        """Whether the image was fooled within the smallest budget, so that no larger radius attacks it again."""
+        return self.fooled_after <= self.budgets[0]
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Charged queries, summed over the attacks."""
-        charged: NDArray[np.int64] = np.sum([result.queries for result in self.results.values()], axis=0)
-        return charged
+        """Charged queries at this radius, summed over the black-box attacks."""
+        charged = [result.queries for result in self.black_box.values()]
+        total: NDArray[np.int64] = np.sum(charged, axis=0) if charged else np.zeros(len(self.correct), np.int64)
+        return total
 
     @property
     def unfinished(self) -> int:
         """Number of robust images that an interruption left with attacks to come."""
-        return list(self.results.values())[-1].summary.unfinished
+        if self.black_box:
+            last = list(self.black_box.values())[-1]
+            return last.summary.unfinished
+        return int((self.correct & ~self.settled).sum())  # nothing was attacked at this radius yet
 
     @property
     def adversarial(self) -> NDArray[np.float32]:
         """All images, with the adversarial image in place of each fooled one. Rendered on each access."""
-        images = self._first.adversarial
-        for result in self.results.values():
+        images = self.any_result.clean_images() if self.smaller is None else self.smaller.adversarial
+        for result in self.black_box.values():
             for outcome in result.outcomes:
                 if outcome.success:
                     images[outcome.index] = result.draw(outcome)
@@ -82,6 +167,47 @@ class Evaluation:
     def table(self) -> Table:
         """Return the accuracy left after each attack as a table, for text, Markdown and LaTeX."""
         return evaluation_table(self)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
+@dataclass(frozen=True)
+class EvaluationGrid:
+    """Several models at several radii, on the same images.
+
+    Attributes:
+        models: Names of the models, in order.
+        radii: The radii, ascending.
+        evaluations: By model, one for each radius. A model that was not begun is missing.
+    """
+
+    models: tuple[str, ...]
+    radii: tuple[float, ...]
+    evaluations: Mapping[str, tuple[Evaluation, ...]]
+
+    def __getitem__(self, key: tuple[str, float]) -> Evaluation:
+        """Return the evaluation of a model at a radius."""
+        model, eps = key
+        for evaluation in self.evaluations.get(model, ()):
+            if evaluation.eps == eps:
+                return evaluation
+        known = ", ".join(f"({name!r}, {radius:.6g})" for name in self.evaluations for radius in self.radii)
+        raise InputError(f"there is no evaluation of {quote(key)}. There are {known}")
+
+    @property
+    def any_evaluation(self) -> Evaluation:
+        return next(iter(self.evaluations.values()))[0]
+
+    @property
+    def unfinished(self) -> int:
+        """Number of evaluations that an interruption left unfinished."""
+        begun = sum(each.unfinished > 0 for row in self.evaluations.values() for each in row)
+        return begun + len(self.radii) * (len(self.models) - len(self.evaluations))
+
+    def table(self) -> Table:
+        """Return the robust accuracy by radius and model, for text, Markdown and LaTeX."""
+        return grid_table(self)
 
     def __str__(self) -> str:
         return str(self.table())

@@ -20,6 +20,7 @@ from parsimon.results.statistics import Paired, paired
 from parsimon.results.summary import Summary, count_robust, summarise
 from parsimon.results.table import Table
 from parsimon.results.tables import comparison_table, paired_table
+from parsimon.results.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,15 @@ class Result:
     @property
     def adversarial(self) -> NDArray[np.float32]:
         """All images, with the adversarial image in place of each fooled one. Rendered on each access."""
-        images = np.stack([np.asarray(self.images[index]) for index in range(len(self.labels))])
+        images = self.clean_images()
         for outcome in self.outcomes:
             if outcome.point is not None:
                 images[outcome.index] = self.draw(outcome)
         return images
+
+    def clean_images(self) -> NDArray[np.float32]:
+        """Return all images in one array."""
+        return np.stack([np.asarray(self.images[index]) for index in range(len(self.labels))])
 
     def draw(self, outcome: Outcome) -> Image:
         """Return the adversarial image of a success."""
@@ -140,10 +145,12 @@ class Comparison:
     Attributes:
         results: Result of each attack, by the name of its row.
         relative_to: An attack. An extra column averages all queries over the images that it fooled.
+        fooled_before: Number of images that were not attacked because they are fooled at a smaller radius.
     """
 
     results: Mapping[str, Result]
     relative_to: str | None = None
+    fooled_before: int = 0
 
     @property
     def first(self) -> Result:
@@ -160,17 +167,21 @@ class Comparison:
         return sum(result.summary.unfinished for result in self.results.values())
 
     @property
-    def robust_accuracy(self) -> float:
-        """Share of all given images that the model classifies correctly and that no attack fooled.
+    def verdict(self) -> Verdict:
+        """The share of all given images that the model classifies correctly and that no attack fooled.
 
-        If only some of the correctly classified images were attacked, this is the clean accuracy times the share of
-        attacked images that no attack fooled. It is an upper bound on the true robust accuracy; more queries tighten
-        it. Unfinished images count as not fooled.
+        If only some of the correctly classified images were attacked, it is an estimate: the clean accuracy times the
+        share of attacked images that no attack fooled.
         """
         correct, images = int(self.first.clean.correct.sum()), len(self.first.labels)
-        robust, attacked = count_robust(result.outcomes for result in self.results.values()), len(self.first.outcomes)
-        # One division of whole numbers, so that 3 of 10 images equal 0.3 exactly.
-        return correct * robust / (images * max(1, attacked))
+        robust = count_robust(result.outcomes for result in self.results.values())
+        attacked = len(self.first.outcomes) + self.fooled_before
+        return Verdict.of(robust, attacked, correct, images, unfinished=self.unfinished > 0)
+
+    @property
+    def robust_accuracy(self) -> float:
+        """The value of the verdict. While images are unfinished it can only fall."""
+        return self.verdict.value
 
     def table(self) -> Table:
         """Return the comparison as a table, which can be written as text, Markdown and LaTeX."""

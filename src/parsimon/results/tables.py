@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from parsimon.results.statistics import Interval, Paired, wilson_interval
+from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
+from parsimon.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from parsimon.results.evaluation import Evaluation
+    from parsimon.results.evaluation import Evaluation, EvaluationGrid
     from parsimon.results.result import Comparison, Result
 
 
@@ -32,7 +33,7 @@ def comparison_table(comparison: Comparison) -> Table:
     white_box = {name: result for name, result in comparison.results.items() if result.attack.white_box}
     groups = [_rows(group, reference) for group in (comparison.black_box, white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
-    title = f"eps {first.threat.eps * 255:.4g}/255, {goal}, {len(first.outcomes):,} images"
+    title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
     return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, _notes(comparison))
 
 
@@ -172,34 +173,94 @@ def paired_table(subject: str, pairs: Mapping[str, Paired]) -> Table:
 
 def evaluation_table(evaluation: Evaluation) -> Table:
     """Return a row for the clean images, then one for each attack on the images that are still robust."""
-    images, left = len(evaluation.correct), int(evaluation.correct.sum())
-    clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), _accuracy(left, images)]
+    images, budget = len(evaluation.correct), evaluation.budget
+    left = evaluation.correct if evaluation.smaller is None else evaluation.smaller.robust_within(budget)
+    clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), _accuracy(evaluation.clean_accuracy_verdict)]
     rows = []
-    for name, result in evaluation.results.items():
+    for name, result in evaluation.black_box.items():
         summary = result.summary
-        left -= summary.successes
+        left = left & ~result.success
         (mean,) = column([Value(summary.mean)])
-        accuracy = _accuracy(left, images, at_most=summary.unfinished > 0)
+        accuracy = _accuracy(evaluation.verdict_of(left, unfinished=summary.unfinished > 0))
         rows.append([Cell(name), Cell(f"{summary.attacked:,}"), Cell(f"{summary.successes:,}"), mean, accuracy])
+    groups = [[clean], rows]
+    if (other := evaluation.white_box_verdict) is not None:
+        groups.append([_white_box_row(name, result, other) for name, result in evaluation.white_box.items()])
     notes = [
         "Attacked: correctly classified images that no earlier attack fooled.",
         "Mean queries: per fooled image.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
         "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        *(["White-box attacks see gradients: what they leave is the other bound."] if len(groups) > 2 else []),
         "Intervals: 95%, Wilson.",
         *_accounts(evaluation.results),
     ]
+    if evaluation.smaller is not None:
+        known = int((evaluation.correct & evaluation.smaller.settled).sum())
+        notes.insert(1, f"{known:,} images fooled at a smaller radius were not attacked again.")
     if evaluation.unfinished:
         notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
-    first = next(iter(evaluation.results.values()))
-    limits = f"at most {first.budget:,} queries per image and attack"
-    title = f"eps {first.threat.eps * 255:.4g}/255, {images:,} images, {limits}"
-    return Table(title, ["attack", "attacked", "fooled", "mean queries", "accuracy"], [[clean], rows], notes)
+    limits = f"at most {budget:,} queries per image and attack"
+    title = f"eps {radius_text(evaluation.eps)}, {images:,} images, {limits}"
+    return Table(title, ["attack", "attacked", "fooled", "mean queries", "accuracy"], groups, notes)
 
 
-def _accuracy(count: int, images: int, *, at_most: bool = False) -> Cell:
-    interval = _percent(wilson_interval(count, images))
-    return Cell(f"{'<= ' * at_most}{count / images:.1%}", interval=_ends("{:.1f}".format, interval))
+def _white_box_row(name: str, result: Result, verdict: Verdict) -> list[Cell]:
+    summary = result.summary
+    return [Cell(name), Cell(f"{summary.attacked:,}"), Cell(f"{summary.successes:,}"), Cell("-"), _accuracy(verdict)]
+
+
+def grid_table(grid: EvaluationGrid) -> Table:
+    """Return the robust accuracy: one row per radius, one column per model, one group per budget."""
+    first = grid.any_evaluation
+    evaluated = [grid.evaluations.get(model, ()) for model in grid.models]
+    clean = [Cell("0 (clean)"), *(_accuracy(row[0].clean_accuracy_verdict) if row else Cell("-") for row in evaluated)]
+    groups = [[clean]]
+    for budget in first.budgets:
+        within = f", {budget:,} queries" if len(first.budgets) > 1 else ""
+        groups.append(
+            [
+                [
+                    Cell(f"{radius_text(radius)}{within}"),
+                    *(_accuracy(row[place].verdict(budget)) if row else Cell("-") for row in evaluated),
+                ]
+                for place, radius in enumerate(grid.radii)
+            ]
+        )
+    if any(row and row[0].white_box_verdict for row in evaluated):
+        groups.append(
+            [
+                [
+                    Cell(f"{radius_text(radius)}, white box"),
+                    *(_accuracy(row[place].white_box_verdict) if row else Cell("-") for row in evaluated),
+                ]
+                for place, radius in enumerate(grid.radii)
+            ]
+        )
+    attacks = ", ".join(first.attacks)
+    limits = "" if len(first.budgets) > 1 else f", at most {first.budget:,} queries per image and attack"
+    title = f"Robust accuracy on {len(first.correct):,} images{limits}"
+    notes = [
+        f"Share of images that are classified correctly and that no attack fooled ({attacks}).",
+        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        "An image fooled at a radius counts as fooled at every larger one.",
+        "Intervals: 95%, Wilson.",
+    ]
+    if grid.unfinished:
+        notes.append("Unfinished: `<=` marks accuracies that can still fall.")
+    return Table(title, ["eps", *grid.models], groups, notes)
+
+
+def radius_text(eps: float) -> str:
+    """Return a radius as a fraction of 255."""
+    return f"{eps * 255:.4g}/255"
+
+
+def _accuracy(verdict: Verdict | None) -> Cell:
+    if verdict is None:
+        return Cell("-")
+    interval = verdict.interval and _percent(verdict.interval)
+    return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=_ends("{:.1f}".format, interval))
 
 
 def _ends(write: Callable[[float], str], interval: Interval | None) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,3 +56,8 @@ def all_outcomes(
 ) -> tuple[Outcome, ...]:
     """Return the outcomes of the chosen images; one without is interrupted, with the queries of its journal."""
     return tuple(ended.get(index) or Outcome.unfinished(index, journal.get(index)) for index in chosen)
+
+
+def images_left(outcomes: Sequence[Outcome], within: int) -> list[int]:
+    """Return the images that an attack did not fool within so many queries: those that the next attack gets."""
+    return [outcome.index for outcome in outcomes if not (outcome.success and outcome.queries <= within)]

@@ -19,11 +19,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -33,6 +33,8 @@ from msgspec import Meta
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import Loss, Scores, Targets
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
+
+Described = TypeVar("Described")
 
 _LARGEST_FILE = 2**20  # bytes of a file that describes a run
 _LARGEST_BATCH = 2**16
@@ -115,7 +117,9 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
         preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`. None: as the model's card or
             config says, where it has one.
-        images: Number of correctly classified images to attack, or `all`.
+        images: Number of images, or `all`. See `selection`.
+        selection: What `images` counts. `correct`: correctly classified images, so that the results of all images are
+            an estimate. `any`: images of the data; the others are left out, and the results are about these alone.
         sample: Seed of a random sample of images; None: the first ones.
         eps: Radius of the ball for images in [0, 1], as a number or a fraction.
         budget: Queries allowed per image.
@@ -125,24 +129,28 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         eight_bit: Show the model only images whose pixels are k / 255.
         seed: Seed of the attacks' random choices.
         batch_size: Images per batch. An accelerator may round differently for another size, so it belongs to the run.
+        skip_fooled: Leave out the images that an earlier black-box attack fooled within this many queries. None: every
+            attack gets every image.
         relative_to: The attack over whose successes queries are averaged once more.
         execution: How the run is executed; the only part that does not affect results.
     """
 
-    attacks: Names = ("parsimonious",)
+    attacks: Names = ("thrift",)
     model: Name = "robust"
     data: Name = "bundled"
     preprocess: Name | None = None
     images: Count | Literal["all"] = 100
+    selection: Literal["correct", "any"] = "correct"
     sample: Seed | None = None
     eps: Radius = "8/255"
     budget: Count = 2000
     targets: Targets | None = None
     loss: Loss | None = None
-    scores: Scores | None = "logits"
+    scores: Scores | None = None
     eight_bit: Flag = False
     seed: Seed = 0
     batch_size: BatchSize | None = None
+    skip_fooled: Count | None = None
     relative_to: Name | None = None
     execution: ExecutionOptions = ExecutionOptions()
 
@@ -199,18 +207,23 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     @classmethod
     def read(cls, path: Path) -> RunConfig:
         """Read a TOML file."""
-        try:
-            with path.open("rb") as file:
-                content = file.read(_LARGEST_FILE + 1)
-            if len(content) > _LARGEST_FILE:  # it may even be endless
-                raise InputError(f"the description of a run has at most {_LARGEST_FILE:,} bytes; this file has more")
-            return cls.of(tomllib.loads(content.decode()))
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-        except (ValueError, RecursionError) as error:  # numbers of too many digits and arrays of too many levels, too
-            raise InputError(f"{path} is not a TOML file: {shorten(str(error))}") from error
+        return read_toml(path, cls.of)
+
+
+def read_toml(path: Path, make: Callable[[dict[str, Any]], Described]) -> Described:
+    """Read a TOML file with settings, and make a configuration of them."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:  # it may even be endless
+            raise InputError(f"the description of a run has at most {_LARGEST_FILE:,} bytes; this file has more")
+        return make(tomllib.loads(content.decode()))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:  # numbers of too many digits and arrays of too many levels, too
+        raise InputError(f"{path} is not a TOML file: {shorten(str(error))}") from error
 
 
 DEFAULTS = RunConfig()

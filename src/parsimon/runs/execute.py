@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.models import as_model
 from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs import preflight
-from parsimon.runs.builder import ResultBuilder, all_outcomes, threat_for
+from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.facts import check_version, record_clean
 from parsimon.runs.progress import live_line
@@ -54,6 +54,7 @@ class Inputs:
         labels: The true classes, or `"predicted"`: what the model sees is taken as true.
         targets: A class per image, in place of the configuration's `targets`.
         rounding: How the ball's bounds are rounded, where a run that is resumed did it differently.
+        excluded: Images that are not attacked, because their result is known.
     """
 
     model: Any
@@ -61,6 +62,7 @@ class Inputs:
     labels: Any
     targets: Any = None
     rounding: Rounding = "inward"
+    excluded: Collection[int] = ()
 
 
 def execute(
@@ -68,7 +70,6 @@ def execute(
     attacks: Mapping[str, Attack],
     inputs: Inputs,
     *,
-    survivors_only: bool = False,
     open_store: OpenStore = nullcontext,
     watch: Watch | None = None,
 ) -> dict[str, Result]:
@@ -78,12 +79,10 @@ def execute(
         config: The settings.
         attacks: The attacks by the names of their rows.
         inputs: Model, images and labels.
-        survivors_only: Give each attack only the images that no earlier one fooled. An attack without images has no
-            result.
         open_store: Opens the run file, after all checks. Stored replies are not queried again.
         watch: Called after each model call.
 
-    After Ctrl-C, images that were not finished count as interrupted.
+    After Ctrl-C, images that were not finished count as interrupted. An attack without images has no result.
     """
     if watch is not None and not callable(watch):
         raise InputError(f"watch must be a function; got {quote(watch)}")
@@ -94,15 +93,15 @@ def execute(
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
-            clean = record_clean(store, clean, prepared.labels, chosen)
+            clean = record_clean(store, clean, prepared.labels, chosen, job.any_threat.scores)
         runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
         builder = ResultBuilder(config, job.images, prepared.labels, clean)
         # White-box attacks come first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             outcomes, counters, verification = runner.run(name, chosen)
             results[name] = builder.build(attacks[name], job.threats[name], outcomes, counters, verification)
-            if survivors_only:
-                chosen = [outcome.index for outcome in outcomes if not outcome.success]
+            if config.skip_fooled is not None and not attacks[name].white_box:
+                chosen = images_left(outcomes, config.skip_fooled)
             if not chosen:
                 break
     return {name: results[name] for name in attacks if name in results}
@@ -123,6 +122,7 @@ class _Job:
     targets: Any
     threats: Mapping[str, Threat]
     batch_size: int
+    excluded: frozenset[int]
 
     @property
     def on_cpu(self) -> bool:
@@ -150,7 +150,7 @@ def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) 
         EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
-    return _Job(config, attacks, model, images, labels, targets, threats, batch_size)
+    return _Job(config, attacks, model, images, labels, targets, threats, batch_size, frozenset(inputs.excluded))
 
 
 # --- prepare ----------------------------------------------------------------------------------------------------------
@@ -176,7 +176,8 @@ def _prepare(job: _Job) -> _Prepared:
         attackable = clean.correct & (goals != labels)
     preflight.check_any(clean, attackable)
     count = None if job.config.images == "all" else job.config.images
-    return _Prepared(clean, labels, goals, choose(attackable, count, job.config.sample).tolist())
+    chosen = choose(attackable, count, job.config.sample).tolist()
+    return _Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded])
 
 
 def _goals(targets: Any, known: NDArray[np.intp] | None, labels: NDArray[np.intp], classes: int) -> NDArray[np.intp]:

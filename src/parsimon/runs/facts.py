@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from parsimon.core.threat import Rounding
+from parsimon.core.threat import Rounding, Scores
 from parsimon.errors import InputError
 from parsimon.results.result import CleanPredictions
 from parsimon.runs.preflight import check_same_model
@@ -45,6 +45,8 @@ class RunFacts(
     backend: str | None = None
     remarks: list[str] | None = None
     rounding: Rounding | None = None  # version 0.2 knew only the nearest float, and did not say so
+    kind: Scores | None = None  # of the scores, if it was detected
+    excluded: list[Number] | None = None  # images whose result is known
 
     @classmethod
     def read(cls, store: Store) -> RunFacts | None:
@@ -79,7 +81,7 @@ def rounding_of(store: Store) -> Rounding:
 
 
 def record_clean(
-    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int]
+    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int], kind: Scores
 ) -> CleanPredictions:
     """Record what the model makes of the clean images, or check that a resumed run has the same model and data."""
     assert clean.scores is not None, "only predictions that were read from a run have no scores"
@@ -87,6 +89,7 @@ def record_clean(
         store.set_fact("rounding", "inward")
     if store.get_fact("confidence") is None:  # not compared: another machine may round its last digits differently
         store.set_fact("confidence", clean.confidence.tolist())
+    store.check_fact("kind", kind)
     store.check_fact("classes", clean.classes)
     store.check_fact("labels", labels.tolist())
     store.check_fact("predicted", clean.predicted.tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from parsimon.core.model import Traffic
 from parsimon.core.threat import Rounding
 from parsimon.core.types import JournalEntry, Outcome
 from parsimon.data import Data
+from parsimon.data.base import choose
 from parsimon.errors import InputError, OutageError, StoreError, quote
 from parsimon.models import hubs
 from parsimon.results.result import Comparison, Verification
-from parsimon.runs.builder import ResultBuilder, all_outcomes, threat_for
+from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.environment import environment
 from parsimon.runs.execute import Inputs, Watch, execute
@@ -30,10 +31,26 @@ from parsimon.runs.store import Store
 _CONFIG, _ENVIRONMENT = "spec.toml", "environment.json"
 
 
-def run(config: RunConfig, folder: Path, *, watch: Watch | None = None, **execution: Any) -> Comparison:
+class NotBegunError(StoreError):
+    """A run that has no results yet."""
+
+
+def run(
+    config: RunConfig,
+    folder: Path,
+    *,
+    excluded: Collection[int] = (),
+    watch: Watch | None = None,
+    **execution: Any,
+) -> Comparison:
     """Start a run in a folder, or resume the one that is there if it has the same configuration.
 
-    `execution` overrides settings of the configuration's execution part.
+    Args:
+        config: The settings.
+        folder: Where the run is stored.
+        excluded: Images that are not attacked, because their result is known.
+        watch: Called after each model call.
+        execution: Replaces settings of the configuration's execution part.
     """
     config = _with_preprocessing(config.replace(**execution))
     if is_run(folder) and (changes := config_of(folder).differences(config)):
@@ -44,24 +61,25 @@ def run(config: RunConfig, folder: Path, *, watch: Watch | None = None, **execut
     rounding: Rounding = "inward"
     if is_run(folder):
         with Store(folder, data.images) as store:
-            rounding = rounding_of(store)
+            rounding, excluded = rounding_of(store), store.get_fact("excluded") or excluded
 
     @contextmanager
     def open_store() -> Iterator[Store]:
         folder.mkdir(parents=True, exist_ok=True)
         with Store(folder, data.images, write=True) as store:
             if not is_run(folder):
-                _write(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
-                _write(folder / _CONFIG, config.toml())
+                write_whole(folder / _ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+                write_whole(folder / _CONFIG, config.toml())
             _record_inputs(store, config, data, folder)
+            store.set_fact("excluded", list(excluded))
             try:
                 yield store
             except OutageError as error:
                 hint = f"The run is paused, and all responses are saved. Continue with: parsimon resume {folder}"
                 raise OutageError(f"{error}. {hint}") from None
 
-    inputs = Inputs(config.model, data.images, data.labels, rounding=rounding)
-    return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference)
+    inputs = Inputs(config.model, data.images, data.labels, rounding=rounding, excluded=excluded)
+    return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference, len(excluded))
 
 
 def resume(folder: Path, *, watch: Watch | None = None, **execution: Any) -> Comparison:
@@ -74,7 +92,7 @@ def load(folder: Path) -> Comparison:
     stored = StoredRun(folder)
     stored.refresh()
     if not stored.begun:
-        raise StoreError(f"the run in {folder} has not begun: there is nothing to read yet")
+        raise NotBegunError(f"the run in {folder} has not begun: there is nothing to read yet")
     return stored.comparison(stored.journal())
 
 
@@ -145,15 +163,21 @@ class StoredRun:
         assert facts is not None, "there is nothing to assemble before the run has begun"
         labels, clean = np.asarray(facts.labels, np.intp), facts.clean
         builder = ResultBuilder(config, self.data.images, labels, clean)
-        targeted, scores, rounding = config.targets is not None, config.scores or "logits", facts.rounding or "nearest"
+        targeted, scores = config.targets is not None, config.scores or facts.kind or "logits"
+        rounding, left = facts.rounding or "nearest", facts.chosen
         results = {}
         for name, attack in self._attacks.items():
+            chosen = facts.chosen if attack.white_box else left
+            if not chosen:
+                continue
             ended = self._outcomes[name]
-            outcomes = all_outcomes(facts.chosen, ended, journal[name] if journal else {})
+            outcomes = all_outcomes(chosen, ended, journal[name] if journal else {})
             threat = threat_for(attack, config, targeted=targeted, scores=scores, rounding=rounding)
             counters = Counters.of(ended.values(), self._traffic[name])
             results[name] = builder.build(attack, threat, outcomes, counters, self._verified[name])
-        return Comparison(results, reference_row(config.relative_to, self._attacks))
+            if config.skip_fooled is not None and not attack.white_box:
+                left = images_left(outcomes, config.skip_fooled)
+        return Comparison(results, reference_row(config.relative_to, self._attacks), len(facts.excluded or ()))
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -175,13 +199,16 @@ def identity(folder: Path) -> str:
 def config_of(folder: Path) -> RunConfig:
     """Return the configuration of the run in a folder."""
     if not is_run(folder):
-        raise StoreError(f"{folder} holds no run: there is no {_CONFIG} in it")
+        raise NotBegunError(f"{folder} holds no run: there is no {_CONFIG} in it")
     return RunConfig.read(folder / _CONFIG)
 
 
 def data_of(config: RunConfig) -> Data:
-    """Open the images that a configuration names."""
-    return open_data_for(config.model, config.data, config.preprocess)
+    """Open the images that a configuration names, without those that it leaves out."""
+    data = open_data_for(config.model, config.data, config.preprocess)
+    if config.selection == "correct" or config.images == "all":
+        return data
+    return data.take(choose(np.ones(len(data.labels), np.bool_), config.images, config.sample))
 
 
 def classes_of(folder: Path) -> tuple[str, ...] | None:
@@ -199,7 +226,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
     return {"spec": config_of(folder).settings(), "environment": described, "classes": classes_of(folder)}
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write all or nothing: a configuration that a kill cut short would describe another run."""
     part = path.with_name(f"{path.name}.part")
     part.write_text(text)

@@ -1,0 +1,208 @@
+"""Evaluations: the robust accuracy of several models at several radii, each a run in a folder of its own.
+
+    results/
+      evaluation.toml     the settings, as `EvaluationConfig` has them
+      robust/eps-8_255/   the run of one model at one radius
+
+Radii run in ascending order. An image that was fooled at a radius is fooled at every larger one, and is not attacked
+again.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import tomli_w
+from msgspec import Meta
+
+from parsimon.attacks.registry import attack_rows
+from parsimon.errors import InputError, StoreError, quote
+from parsimon.results.evaluation import Evaluation, EvaluationGrid
+from parsimon.results.result import Result
+from parsimon.runs import stored
+from parsimon.runs.config import Checked, Count, ExecutionOptions, Flag, Names, Radius, RunConfig, check_names, read_toml
+from parsimon.runs.execute import Watch
+
+ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
+WHITE_BOX = "pgd"
+_CONFIG = "evaluation.toml"
+
+Radii = Annotated[tuple[Radius, ...], Meta(min_length=1, description="a list of numbers or fractions such as 8/255")]
+Counts = Annotated[tuple[Count, ...], Meta(min_length=1, description="a list of whole numbers, at least 1")]
+
+RunCell = Callable[[RunConfig, Collection[int]], Mapping[str, Result]]
+
+
+class EvaluationConfig(Checked, frozen=True, kw_only=True):
+    """The settings of an evaluation.
+
+    Attributes:
+        models: As typed.
+        eps: The radii, as numbers or fractions.
+        budget: Queries allowed per image and attack; the robust accuracy is reported for each.
+        attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled.
+        white_box: Also run PGD, as the other bound.
+        run: The settings that all runs share; its model, radius, budget and attacks are not used.
+    """
+
+    models: Names = ("robust",)
+    eps: Radii = ("8/255",)
+    budget: Counts = (2000,)
+    attacks: Names = ENSEMBLE
+    white_box: Flag = False
+    run: RunConfig = RunConfig(selection="any")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("models", "budget"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise InputError(f"{name} must differ; got {quote(getattr(self, name))}", argument=name)
+        radii = [RunConfig(eps=each).radius for each in self.eps]
+        if len(set(radii)) < len(radii):
+            raise InputError(f"eps must be different radii; got {quote(self.eps)}", argument="eps")
+        order = sorted(range(len(radii)), key=radii.__getitem__)
+        msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
+        msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
+        check_black_box(attack_rows(self.attacks))
+
+    def cells(self, model: str) -> Iterator[RunConfig]:
+        """Yield the run of a model at each radius."""
+        attacks = (*self.attacks, *([WHITE_BOX] if self.white_box else []))
+        for eps in self.eps:
+            yield self.run.replace(
+                model=model, eps=eps, attacks=attacks, budget=self.budget[-1], skip_fooled=self.budget[0]
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as plain values, as a TOML file has them. Execution is left out."""
+        own = {name: getattr(self, name) for name in _OWN}
+        shared = {key: value for key, value in self.run.settings().items() if key in _SHARED and value is not None}
+        return {**{key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}, **shared}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], **execution: Any) -> EvaluationConfig:
+        """Make a configuration from plain values; refuse unknown names with a suggestion."""
+        check_names("an evaluation", settings, (*_OWN, *_SHARED, "execution"))
+        own = {name: settings[name] for name in _OWN if name in settings}
+        table = settings.get("execution", {})
+        shared = {name: settings[name] for name in _SHARED if name in settings}
+        run = RunConfig.of({**shared, "selection": "any", "execution": table}).replace(**execution)
+        return cls(**{key: _as_list(value) for key, value in own.items()}, run=run)
+
+
+_OWN = ("models", "eps", "budget", "attacks", "white_box")
+_NOT_SHARED = {"model", "selection", "skip_fooled", "targets", "relative_to", "execution", *_OWN}
+_SHARED = tuple(name for name in RunConfig.__struct_fields__ if name not in _NOT_SHARED)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple | bool) else [value]
+
+
+def check_black_box(attacks: Mapping[str, Any]) -> None:
+    """Refuse an attack that needs gradients: an evaluation is about an attacker who can only query."""
+    if white_box := [name for name, attack in attacks.items() if attack.white_box]:
+        raise InputError(
+            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: use white_box=True "
+            "for a bound beside it",
+            argument="white_box",
+        )
+
+
+def evaluate_radii(
+    cells: Sequence[RunConfig], attacks: Sequence[str], budgets: tuple[int, ...], run_cell: RunCell
+) -> tuple[Evaluation, ...]:
+    """Evaluate one model at ascending radii. `run_cell` runs one of them without some images."""
+    evaluations: list[Evaluation] = []
+    smaller: Evaluation | None = None
+    for cell in cells:
+        if smaller is None:
+            results = run_cell(cell, ())
+        elif smaller.unfinished or not (smaller.correct & ~smaller.settled).any():
+            results = {}
+        else:
+            results = run_cell(cell, np.flatnonzero(smaller.settled).tolist())
+        smaller = Evaluation(tuple(attacks), results, cell.radius, budgets, smaller)
+        evaluations.append(smaller)
+    return tuple(evaluations)
+
+
+# --- stored evaluations -----------------------------------------------------------------------------------------------
+
+
+def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = None) -> EvaluationGrid:
+    """Start an evaluation in a folder, or resume the one that is there if it has the same settings."""
+    if is_evaluation(folder):
+        before = evaluation_config(folder).settings()
+        changed = [key for key, value in config.settings().items() if before.get(key) != value]
+        if changed:
+            raise InputError(f"{folder} holds an evaluation with other settings: {', '.join(changed)} differ")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
+    evaluations: dict[str, tuple[Evaluation, ...]] = {}
+
+    def run_cell(cell: RunConfig, excluded: Collection[int]) -> Mapping[str, Result]:
+        return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
+
+    for model in config.models:
+        found = evaluate_radii([*config.cells(model)], config.attacks, config.budget, run_cell)
+        evaluations[model] = found
+        if any(each.unfinished for each in found):
+            break
+    return _grid(config, evaluations)
+
+
+def load_evaluation(folder: Path) -> EvaluationGrid:
+    """Read an evaluation without its models; images that have not ended count as interrupted."""
+    config = evaluation_config(folder)
+
+    def read(cell: RunConfig, _: Collection[int]) -> Mapping[str, Result]:
+        try:
+            return stored.load(cell_folder(folder, config, cell)).results
+        except stored.NotBegunError:
+            return {}
+
+    evaluations = {}
+    for model in config.models:
+        first, *_ = config.cells(model)
+        if read(first, ()):
+            evaluations[model] = evaluate_radii([*config.cells(model)], config.attacks, config.budget, read)
+    if not evaluations:
+        raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
+    return _grid(config, evaluations)
+
+
+def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, ...]]) -> EvaluationGrid:
+    radii = tuple(cell.radius for cell in config.cells(config.models[0]))
+    return EvaluationGrid(config.models, radii, evaluations)
+
+
+def is_evaluation(folder: Path) -> bool:
+    return (folder / _CONFIG).exists()
+
+
+def evaluation_config(folder: Path) -> EvaluationConfig:
+    """Return the settings of the evaluation in a folder."""
+    if not is_evaluation(folder):
+        raise StoreError(f"{folder} holds no evaluation: there is no {_CONFIG} in it")
+    return read_toml(folder / _CONFIG, EvaluationConfig.of)
+
+
+def cell_folder(folder: Path, config: EvaluationConfig, cell: RunConfig) -> Path:
+    """Return the folder of one model at one radius. Models whose names look alike are numbered."""
+    names = [_slug(model) for model in config.models]
+    place = config.models.index(cell.model)
+    name = names[place] if names.count(names[place]) == 1 else f"{names[place]}-{place + 1}"
+    return folder / name / f"eps-{_slug(str(cell.eps))}"
+
+
+def _slug(text: str) -> str:
+    """Return a text as the name of a folder."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("._")[-60:] or "model"
