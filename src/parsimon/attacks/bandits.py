@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Reply, Search
+from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Paper, Reply, Search
 from parsimon.errors import MOST, check_flag, check_number, check_whole
 
 Prior = NDArray[np.float32]  # (channels, tiles)
@@ -44,6 +44,12 @@ class Bandits(Attack):
     tile: int = 16
     strict: bool = False
 
+    paper: ClassVar = Paper(
+        "Ilyas, Engstrom and Madry",
+        "Prior Convictions: Black-Box Adversarial Attacks with Bandits and Priors",
+        2019,
+        "https://arxiv.org/abs/1807.07978",
+    )
     presets: ClassVar = {
         "cifar10": {},
         "imagenet-0.05": {"online_step": 100.0, "step": 0.01, "exploration": 1.0, "probe": 0.1, "tile": 50},
@@ -57,6 +63,9 @@ class Bandits(Attack):
             check_number(name, getattr(self, name))
         check_whole("tile", self.tile, 1, MOST)
         check_flag("strict", self.strict)
+
+    def most_evaluations(self, budget: int) -> int:
+        return budget if self.strict else budget + budget // 2  # one check after two probes
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         channels, height, width = context.shape

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Reply, Search
+from parsimon.core.types import Ask, Attack, Image, ImageContext, Images, Paper, Reply, Search
 from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
 
 # Both as in the authors' code.
@@ -45,6 +45,12 @@ class NES(Attack):
     anneal: bool = True
     strict: bool = False
 
+    paper: ClassVar = Paper(
+        "Ilyas, Engstrom, Athalye and Lin",
+        "Black-box Adversarial Attacks with Limited Queries and Information",
+        2018,
+        "https://arxiv.org/abs/1804.08598",
+    )
     presets: ClassVar = {
         "cifar10": {},
         "imagenet-0.05": {"sigma": 0.1, "by_length": True, "step": 0.01, "momentum": 0.0, "anneal": False},
@@ -62,6 +68,9 @@ class NES(Attack):
         check_number("momentum", self.momentum, 0, 0.999999)
         for name in ("by_length", "anneal", "strict"):
             check_flag(name, getattr(self, name))
+
+    def most_evaluations(self, budget: int) -> int:
+        return budget if self.strict else budget + budget // self.samples  # one check after each estimate
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         image, step = context.image, self.step

@@ -17,7 +17,7 @@ import numpy as np
 from parsimon import setsearch
 from parsimon.core.grid import Grid, first_grid
 from parsimon.core.threat import Rounding
-from parsimon.core.types import Ask, Attack, Corners, ImageContext, Reply, Search
+from parsimon.core.types import Ask, Attack, Corners, ImageContext, Paper, Reply, Search
 from parsimon.errors import MOST, InputError, check_choice, check_flag, check_whole, quote
 from parsimon.setsearch import Elements, Found, LazyRule, Mask, Phase, SetSearch
 
@@ -52,6 +52,12 @@ class Parsimonious(Attack):
     greedy: Greedy = "lazy"
     delete_zero: bool = True
 
+    paper: ClassVar = Paper(
+        "Moon, An and Song",
+        "Parsimonious Black-Box Adversarial Attacks via Efficient Combinatorial Optimization",
+        2019,
+        "https://arxiv.org/abs/1905.06635",
+    )
     presets: ClassVar = {
         "cifar10": {"block": 4},
         "imagenet": {"block": 32},  # for 299 x 299 as in the paper, this gives a noise image of 256 x 256

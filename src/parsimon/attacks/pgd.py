@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Paper, Search
 from parsimon.errors import MOST, InputError, check_flag, check_number, check_whole
 
 
@@ -34,6 +34,12 @@ class PGD(Attack):
     restarts: int = 1
 
     needs: ClassVar = "gradient"
+    paper: ClassVar = Paper(
+        "Madry, Makelov, Schmidt, Tsipras and Vladu",
+        "Towards Deep Learning Models Resistant to Adversarial Attacks",
+        2018,
+        "https://arxiv.org/abs/1706.06083",
+    )
     presets: ClassVar = {
         "cifar10": {},
         "imagenet": {"steps": 20, "step": 0.01},
@@ -47,6 +53,9 @@ class PGD(Attack):
         check_whole("restarts", self.restarts, 1, MOST)
         if self.restarts > 1 and not self.random_start:
             raise InputError("restarts need random_start: without it, each start repeats the first")
+
+    def most_evaluations(self, budget: int) -> int:
+        return min(budget, self.restarts * (self.steps + 1))
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         low, high = context.bounds

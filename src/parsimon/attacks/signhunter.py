@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Paper, Search
 
 
 @dataclass(frozen=True)
 class SignHunter(Attack):
     """SignHunter with steps of eps. It has no settings and is deterministic."""
+
+    paper: ClassVar = Paper(
+        "Al-Dujaili and O'Reilly",
+        "Sign Bits Are All You Need for Black-Box Attacks",
+        2020,
+        "https://arxiv.org/abs/1902.06894",
+    )
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
         origin, eps = context.image, np.float32(context.threat.eps)

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.types import Ask, Attack, ImageContext, Images, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Images, Paper, Search
 from parsimon.errors import check_choice, check_number
 
 Basis = Literal["pixel", "dct"]
@@ -34,6 +34,12 @@ class SimBA(Attack):
     step: float = 0.2
     frequencies: float = 1 / 8
 
+    paper: ClassVar = Paper(
+        "Guo, Gardner, You, Wilson and Weinberger",
+        "Simple Black-box Adversarial Attacks",
+        2019,
+        "https://arxiv.org/abs/1905.07121",
+    )
     presets: ClassVar = {
         "imagenet-pixel": {"basis": "pixel"},
         "imagenet-dct": {"basis": "dct", "frequencies": 1 / 8},

@@ -18,7 +18,7 @@ import numpy as np
 
 from parsimon.attacks.mutable_corner import MutableCorner
 from parsimon.core.threat import Loss
-from parsimon.core.types import Attack, ImageContext, Search
+from parsimon.core.types import Attack, ImageContext, Paper, Search
 from parsimon.errors import check_number
 
 # The paper halves p after these iterations of 10,000, and scales the schedule to the budget.
@@ -36,6 +36,12 @@ class Square(Attack):
 
     p_init: float = 0.8
 
+    paper: ClassVar = Paper(
+        "Andriushchenko, Croce, Flammarion and Hein",
+        "Square Attack: a query-efficient black-box adversarial attack via random search",
+        2020,
+        "https://arxiv.org/abs/1912.00049",
+    )
     presets: ClassVar = {
         "cifar10": {"p_init": 0.8},  # for adversarially trained networks, as in AutoAttack
         "imagenet": {"p_init": 0.05},

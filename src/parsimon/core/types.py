@@ -167,6 +167,15 @@ class ImageContext:
         return projected
 
 
+class Paper(NamedTuple):
+    """The paper that an attack comes from."""
+
+    authors: str
+    title: str
+    year: int
+    link: str
+
+
 class Attack(ABC):
     """A frozen dataclass whose fields are its settings, with one generator that attacks one image.
 
@@ -176,10 +185,12 @@ class Attack(ABC):
     Attributes:
         needs: The level of response that it needs; a white-box attack needs gradients.
         presets: Settings of published experiments, by name.
+        paper: The paper that it comes from, if there is one.
     """
 
     needs: ClassVar[AnswerLevel] = "loss"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    paper: ClassVar[Paper | None] = None
 
     @abstractmethod
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
@@ -189,6 +200,10 @@ class Attack(ABC):
     def white_box(self) -> bool:
         """Whether it may ask for gradients."""
         return self.needs == "gradient"
+
+    def most_evaluations(self, budget: int) -> int:
+        """Return the most evaluations of one image within a budget, uncharged ones included."""
+        return budget
 
     def own_loss(self, targeted: bool) -> Loss:  # noqa: ARG002  (used by subclasses)
         """Return the loss that it climbs unless the user chooses one."""
