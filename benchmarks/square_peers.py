@@ -137,13 +137,13 @@ def main() -> None:
         assert summary.interval is not None, "all images are finished"
         low, high = summary.interval
         print(
-            f"{name}, seed {seed}: success {summary.success_rate:.1%} (95 %: {low:.1%} to {high:.1%}), "
+            f"{name}, seed {seed}: success {summary.success_at_least:.1%} (95 %: {low:.1%} to {high:.1%}), "
             f"queries of successes: {in_words(summary)}",
             flush=True,
         )
     for name, summaries in of.items():
         columns = {
-            "success": [100 * summary.success_rate for summary in summaries],
+            "success": [100 * summary.success_at_least for summary in summaries],
             "mean": [summary.mean for summary in summaries if summary.mean is not None],
             "median": [summary.median for summary in summaries if summary.median is not None],
         }

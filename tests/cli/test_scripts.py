@@ -24,6 +24,7 @@ from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
 from parsimon.core.engine import Step
 from parsimon.experiments import exhibits
+from parsimon.results.statistics import wilson_interval
 from parsimon.runs.config import RunConfig
 from small_model import IMAGES, LABELS, changed, linear
 
@@ -82,7 +83,9 @@ def test_a_run_prints_one_json_document(place: Path, monkeypatch: pytest.MonkeyP
     clean, robust = counted(place)
     assert (told["run"], told["finished"], told["gate"]) == ("both", True, None)
     assert (told["images"], told["correct"], told["attacked"]) == (20, 19, 19)
-    assert (told["clean_accuracy"], told["robust_accuracy"]) == (float(clean), float(robust))
+    accuracy = told["robust_accuracy"]
+    assert (told["clean_accuracy"], accuracy["value"], accuracy["at_most"]) == (float(clean), *[float(robust)] * 2)
+    assert (accuracy["kind"], *accuracy["interval"]) == ("measured", *wilson_interval(int(20 * robust), 20))
     assert [attack["name"] for attack in told["attacks"]] == ["Parsimonious", "RandomCorners"]
     stored = parsimon.runs.load(place / "both")
     for attack, result in zip(told["attacks"], stored.results.values(), strict=True):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -154,6 +155,29 @@ def test_curves_are_the_statistics(log: bool) -> None:
     assert white_box.get_label() == "PGD (white box)"
     assert np.asarray(white_box.get_ydata()) == pytest.approx([93, 93])
     assert white_box.is_dashed()
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_the_curve_of_an_unfinished_attack_ends_where_its_first_image_stopped(log: bool) -> None:
+    fooled = [Outcome(index, True, 10 + 10 * index, "success") for index in range(8)]
+    entries = {
+        "Square": [*fooled, Outcome(8, False, 31, "interrupted"), Outcome(9, False, 60, "interrupted")],
+        "NES": [*fooled, Outcome(8, False, 0, "interrupted")],
+        "Bandits": [*fooled, Outcome(8, False, 100, "budget")],
+    }
+    lines = figures.success_curves(entries, 100, log=log).axes[0].lines
+    square, nes, bandits = (np.asarray(line.get_xydata()) for line in lines)
+    assert square[-1] == pytest.approx([31, 30])  # 3 of 10 within 31 queries
+    assert nes.tolist() == ([] if log else [[0, 0]])
+    assert bandits[-1] == pytest.approx([100, 100 * 8 / 9])
+
+
+def test_an_unfinished_white_box_attack_has_no_line() -> None:
+    comparison = compared(Square=0.5, PGD=0.9)
+    result = comparison.results["PGD"]
+    cut = replace(result, outcomes=(*result.outcomes[:-1], Outcome(39, False, 3, "interrupted")))
+    shown = figures.comparison_curves({"run": Comparison({**comparison.results, "PGD": cut})})
+    assert [line.get_label() for line in shown.axes[0].lines] == ["Square"]
 
 
 def compared(**rates: float) -> Comparison:

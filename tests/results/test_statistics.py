@@ -341,8 +341,17 @@ def test_a_curve_ends_at_its_budget() -> None:
         curve([], BUDGET)
 
 
-def test_unfinished_images_are_not_fooled_so_far() -> None:
-    assert curve(outcomes(10, None, ended="interrupted"), BUDGET).at(BUDGET) == 0.5
+def test_a_curve_is_known_up_to_the_least_queries_of_an_unfinished_image() -> None:
+    stopped = [Outcome(7, False, 31, "interrupted"), Outcome(8, False, 40, "interrupted")]
+    made = curve([*outcomes(10, 35, None), *stopped], BUDGET)
+    assert made.known == 31
+    assert made.count_at([9, 10, 31]).tolist() == [0, 1, 1]
+    with pytest.raises(InputError, match="least queries of an unfinished image, 31 queries; got 32"):
+        made.at(32)
+    assert curve([*outcomes(10), Outcome(1, False, 0, "interrupted")], BUDGET).known == 0
+    assert curve(outcomes(10, None), BUDGET).known == BUDGET
+    # At a budget that every image reached, an interruption does not matter.
+    assert curve([*outcomes(10), *stopped], 30).known == 30
 
 
 @property_test

@@ -142,7 +142,16 @@ def test_without_a_success_there_is_no_mean() -> None:
 def test_unfinished_images_are_attacked_ones_that_are_not_fooled() -> None:
     summary = summarise([outcome(0, "success", 9), outcome(1, "interrupted", 30), outcome(2, "interrupted", 0)], 50)
     assert (summary.attacked, summary.successes, summary.unfinished, summary.queries) == (3, 1, 2, 39)
-    assert summary.success_rate == pytest.approx(1 / 3)
+    assert summary.success_at_least == pytest.approx(1 / 3)
+
+
+def test_an_unfinished_attack_has_a_lower_bound_and_nothing_that_looks_final() -> None:
+    done = [outcome(index, "success", 9) for index in range(5)]
+    summary = summarise([*done, outcome(9, "interrupted", 30)], 50)
+    assert summary.success_at_least == 5 / 6
+    final = (summary.success_rate, summary.interval, summary.mean, summary.mean_interval, summary.median)
+    assert (*final, summary.median_interval, summary.mean_of_all) == (None,) * 7
+    assert summarise(done, 50).success_rate == 1
 
 
 def test_nothing_attacked_is_a_rate_of_0_and_no_division() -> None:

@@ -82,5 +82,6 @@ def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> 
     figures.save(figures.comparison_curves(comparisons, log=log, width=_WIDTHS[width]), path)
     for name, comparison in comparisons.items():
         if comparison.unfinished:
-            print(f"note: {name} has {comparison.unfinished:,} unfinished images, drawn as not fooled", file=sys.stderr)
+            note = f"note: {name} has {comparison.unfinished:,} unfinished images: curves end where one stopped"
+            print(note, file=sys.stderr)
     answer(lambda: {"figure": str(path)}, lambda: print(path))

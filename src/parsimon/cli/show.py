@@ -102,7 +102,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "correct": int(first.clean.correct.sum()),
         "attacked": len(first.outcomes),
         "clean_accuracy": first.clean.accuracy,
-        "robust_accuracy": comparison.robust_accuracy,
+        "robust_accuracy": comparison.verdict.as_dict(),
         "attacks": [_attack(name, result) for name, result in comparison.results.items()],
         "paired": [{"against": name, **_finite(asdict(pair))} for name, pair in paired.items()],
     }
@@ -116,6 +116,7 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
         "loss": result.threat.loss,
         "successes": summary.successes,
         "success_rate": summary.success_rate,
+        "success_at_least": summary.success_at_least,
         "success_interval": summary.interval,
         "unfinished": summary.unfinished,
         "queries": summary.queries,

@@ -54,7 +54,9 @@ def _curves(_: Exhibit, done: Sequence[FinishedRun]) -> View:
     drawn = {}
     for planned, comparison, *_unused in done:
         black_box = {label(name): result for name, result in _by_kind(comparison, white_box=False)}
-        white_box = {label(name): result.summary.success_rate for name, result in _by_kind(comparison, white_box=True)}
+        white_box = {
+            label(name): result.summary.success_at_least for name, result in _by_kind(comparison, white_box=True)
+        }
         outcomes = {name: result.outcomes for name, result in black_box.items()}
         drawn[planned.name] = figures.success_curves(outcomes, planned.spec.budget, white_box)
     return View([paper_table(each) for each in done], drawn)
@@ -81,7 +83,7 @@ def _sensitivity(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
         summary = result.summary
         if summary.mean is not None:
             family, marker = _family(name)
-            points.append(figures.Setting(family, summary.mean, summary.success_rate, marker))
+            points.append(figures.Setting(family, summary.mean, summary.success_at_least, marker))
     return View([paper_table(done[0])], {exhibit.name: figures.sensitivity(points, width=figures.PAGE)})
 
 
@@ -96,7 +98,7 @@ def _grid(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     """Show a run whose attacks differ in two settings."""
     cells: list[dict[str, Any]] = []
     for name, result in done[0].comparison.results.items():
-        values = {"success (%)": 100 * result.summary.success_rate, "mean queries": result.summary.mean or np.nan}
+        values = {"success (%)": 100 * result.summary.success_at_least, "mean queries": result.summary.mean or np.nan}
         cells.append({**_settings(name), **values})
     rows, columns = list(cells[0])[:2]
     drawn = {f"{exhibit.name}-success": figures.grid(cells, rows, columns, "success (%)")}

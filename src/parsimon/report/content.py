@@ -11,7 +11,7 @@ import numpy as np
 from parsimon.core.types import Outcome
 from parsimon.report.style import marks
 from parsimon.results.result import Comparison, Result
-from parsimon.results.statistics import band, curve
+from parsimon.results.statistics import curve, wilson_interval
 
 Data = dict[str, Any]
 
@@ -57,7 +57,8 @@ def curves_of(comparison: Comparison) -> Data:
             continue
         found = curve(result.outcomes, result.budget)
         at = np.concatenate([[0], found.queries])
-        low, high = band(found, at)
+        fooled = [0, *found.fooled.tolist()]
+        low, high = np.array([wilson_interval(count, found.images) for count in fooled]).T
         if result.attack.white_box:
             colour = None
             dashes = _WHITE_BOX_DASHES[sum(other["white_box"] for other in lines) % len(_WHITE_BOX_DASHES)]
@@ -71,7 +72,8 @@ def curves_of(comparison: Comparison) -> Data:
                 "name": name,
                 "images": found.images,
                 "queries": at.tolist(),
-                "fooled": found.count_at(at).tolist(),
+                "fooled": fooled,
+                "known": found.known,
                 "low": low.round(5).tolist(),
                 "high": high.round(5).tolist(),
                 "white_box": result.attack.white_box,

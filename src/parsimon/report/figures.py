@@ -43,6 +43,8 @@ def success_curves(
 ) -> Figure:
     """Plot cumulative success against queries with pointwise Wilson bands (the paper's figures 5 and 6).
 
+    The curve of an unfinished attack ends where the status of its images is no longer known.
+
     Args:
         entries: Outcomes of each attack, by its name.
         budget: Largest number of queries on the axis.
@@ -56,7 +58,9 @@ def success_curves(
     for number, (name, mark) in enumerate(marks(entries).items()):
         found = curve(entries[name], budget)
         places = _places(number, len(entries), budget, log)
-        at = np.unique([1 if log else 0, *found.queries[found.queries > log], *places, budget])
+        places = places[places <= found.known]
+        at = np.unique([int(log), *found.queries, *places, found.known])
+        at = at[(at >= log) & (at <= found.known)]  # a logarithmic axis starts at 1
         _line(axes, at, found.at(at), places, mark, name, drawstyle="steps-post")
         if confidence is not None:
             low, high = band(found, at, confidence)
@@ -81,7 +85,8 @@ def comparison_curves(comparisons: Mapping[str, Comparison], *, log: bool = Fals
         for attack, result in comparison.results.items()
     }
     entries = {name: result.outcomes for name, result in named.items() if not result.attack.white_box}
-    white_box = {name: result.summary.success_rate for name, result in named.items() if result.attack.white_box}
+    rates = {name: result.summary.success_rate for name, result in named.items() if result.attack.white_box}
+    white_box = {name: rate for name, rate in rates.items() if rate is not None}
     budget = min((result.budget for result in named.values()), default=0)
     return success_curves(entries, budget, white_box, log=log, width=width)
 

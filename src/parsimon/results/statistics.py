@@ -185,22 +185,33 @@ def wilcoxon(differences: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Cumulative success against queries: a step function that rises to `fooled` images at `queries`."""
+    """Cumulative success against queries: a step function that rises to `fooled` images at `queries`.
 
-    queries: NDArray[np.int64]  # ascending
+    Attributes:
+        queries: Ascending.
+        fooled: Number of images fooled within so many queries. Beyond `known` they can become more.
+        images: Number of attacked images.
+        budget: Queries allowed per image.
+        known: Number of queries up to which every image's status is known: the budget, or the least queries that an
+            unfinished image has had.
+    """
+
+    queries: NDArray[np.int64]
     fooled: NDArray[np.int64]
     images: int
     budget: int
+    known: int
 
     @property
     def rate(self) -> NDArray[np.float64]:
         return self.fooled / self.images
 
     def count_at(self, queries: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of images fooled within that many queries."""
+        """Return the number of images fooled within that many queries, which must be `known`."""
         wanted = np.asarray(queries)
-        if wanted.size and wanted.max() > self.budget:
-            raise InputError(f"the curve is known up to its budget, {self.budget:,} queries; got {wanted.max():,}")
+        if wanted.size and wanted.max() > self.known:
+            limit = "its budget" if self.known == self.budget else "the least queries of an unfinished image"
+            raise InputError(f"the curve is known up to {limit}, {self.known:,} queries; got {wanted.max():,}")
         steps: NDArray[np.int64] = np.concatenate([[0], self.fooled])
         return steps[np.searchsorted(self.queries, wanted, side="right")]
 
@@ -210,12 +221,13 @@ class Curve:
 
 
 def curve(outcomes: Sequence[Outcome], budget: int) -> Curve:
-    """Return the success curve over all attacked images. Unfinished images count as not fooled."""
+    """Return the success curve over all attacked images."""
     if not outcomes:
         raise InputError("a curve needs at least one attacked image; got none")
     queries = [each.queries for each in outcomes if each.success and each.queries <= budget]
     rises, counts = np.unique(np.array(queries, np.int64), return_counts=True)
-    return Curve(rises, np.cumsum(counts), len(outcomes), budget)
+    known = min([budget, *(each.queries for each in outcomes if each.ended == "interrupted")])
+    return Curve(rises, np.cumsum(counts), len(outcomes), budget, known)
 
 
 def band(of: Curve, at: ArrayLike, confidence: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

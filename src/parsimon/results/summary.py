@@ -18,7 +18,7 @@ class Summary:
     """One row of a results table.
 
     The success rate is over all attacked (correctly classified) images; mean and median queries are over successes.
-    Unfinished images count as attacked and not as successes, so the rate is then a lower bound. Intervals are 95%:
+    While images are unfinished, rate, mean and median are None: only `success_at_least` is known. Intervals are 95%:
     Wilson for the rate, percentile bootstrap for queries (None with fewer than two successes).
     """
 
@@ -37,29 +37,34 @@ class Summary:
         return len(self.of_successes)
 
     @property
-    def success_rate(self) -> float:
+    def success_at_least(self) -> float:
+        """The success rate if no unfinished image will be fooled."""
         return self.successes / self.attacked if self.attacked else 0.0
 
     @property
+    def success_rate(self) -> float | None:
+        return None if self.unfinished else self.success_at_least
+
+    @property
     def interval(self) -> Interval | None:
-        """The interval of the success rate; None while images are unfinished."""
+        """The interval of the success rate."""
         return None if self.unfinished else wilson_interval(self.successes, self.attacked)
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.of_successes) if self.of_successes else None
+        return fmean(self.of_successes) if self.of_successes and not self.unfinished else None
 
     @cached_property
     def mean_interval(self) -> Interval | None:
-        return interval_of(self.of_successes, np.mean)
+        return None if self.unfinished else interval_of(self.of_successes, np.mean)
 
     @property
     def median(self) -> float | None:
-        return median(self.of_successes) if self.of_successes else None
+        return median(self.of_successes) if self.of_successes and not self.unfinished else None
 
     @cached_property
     def median_interval(self) -> Interval | None:
-        return interval_of(self.of_successes, np.median)
+        return None if self.unfinished else interval_of(self.of_successes, np.median)
 
 
 def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:

@@ -67,7 +67,7 @@ def column(
 
 def success_column(summaries: Sequence[Summary]) -> list[Cell]:
     """Return success rates in percent; `>=` marks the rate of an unfinished attack."""
-    values = [Value(each.success_rate, each.interval and _percent(each.interval)) for each in summaries]
+    values = [Value(each.success_at_least, each.interval and _percent(each.interval)) for each in summaries]
     cells = column(values, "{:.1%}".format, lambda rate: -rate)
     return [
         cell._replace(text=f">= {cell.text}") if each.unfinished else cell
