@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack, overload
 
+import numpy as np
+
 from parsimon.attacks import PGD, Thrift
 from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.threat import Loss, Scores
@@ -15,7 +17,6 @@ from parsimon.results.result import Comparison, Result
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
 from parsimon.runs.evaluate import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
 from parsimon.runs.execute import Inputs, Watch, execute
-
 
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
@@ -37,7 +38,7 @@ class SharedSettings(TypedDict, total=False):
         ray: Address of a Ray cluster for the workers, or `"local"` for one on this machine.
         verify: Query every adversarial image once more at the end, uncharged, and report how many successes hold; on by
             default.
-        progress: Show a live line on standard error; by default if that is a terminal.
+        progress: Show a bar on standard error; by default on a terminal, and elsewhere a line every 30 seconds.
         watch: A function that is called after each model call with the attack's name, the number of images, and a
             `Step`.
     """
@@ -202,32 +203,29 @@ def evaluate(
     check_names("evaluate", settings, EvaluationSettings.__annotations__)
     rows = attack_rows(attacks)
     check_black_box(rows)
-    several = isinstance(eps, Sequence) and not isinstance(eps, str)
-    models = model if isinstance(model, Mapping) else {"model": model}
-    budget = settings.pop("budget", DEFAULTS.budget)  # type: ignore[misc]  # it has a wider type here
+    models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"model": model}
+    plain: dict[str, Any] = {**settings}
+    watch, budget = plain.pop("watch", None), plain.pop("budget", DEFAULTS.budget)
     config = EvaluationConfig(
         models=tuple(models),
-        eps=tuple(eps) if several else (eps,),
-        budget=tuple(budget) if isinstance(budget, Sequence) else (budget,),
+        eps=_as_tuple(eps),
+        budget=_as_tuple(budget),
         white_box=white_box,
+        run=_config(plain, images="all"),
     )
     with_pgd = {**rows, **({PGD.__name__: PGD()} if white_box else {})}
     evaluations = {}
     for name, each in models.items():
-        cells = [
-            RunConfig(eps=radius, budget=config.budget[-1], skip_fooled=config.budget[0]) for radius in config.eps
-        ]
 
         def run_cell(cell: RunConfig, excluded: Collection[int], model: Any = each) -> Mapping[str, Result]:
-            plain = {"budget": cell.budget, "skip_fooled": cell.skip_fooled, **settings}
-            return _run(with_pgd, (model, images, labels), cell.eps, plain, excluded=excluded)
+            return execute(cell, with_pgd, Inputs(model, images, labels, excluded=excluded), watch=watch)
 
-        evaluations[name] = evaluate_radii(cells, tuple(rows), config.budget, run_cell)
+        evaluations[name] = evaluate_radii([*config.cells(name)], tuple(rows), config.budget, run_cell)
         if any(evaluation.unfinished for evaluation in evaluations[name]):
             break
-    if not several and not isinstance(model, Mapping):
+    if not _is_list(eps) and not isinstance(model, Mapping):
         return evaluations["model"][0]
-    return EvaluationGrid(config.models, tuple(cell.radius for cell in cells), evaluations)
+    return EvaluationGrid(config.models, config.radii, evaluations)
 
 
 def _run(
@@ -235,16 +233,26 @@ def _run(
     inputs: tuple[Any, Any, Any],
     eps: Any,
     settings: Mapping[str, Any],
-    *,
-    excluded: Collection[int] = (),
 ) -> dict[str, Result]:
     """Describe the run and execute it."""
     plain = dict(settings)
     watch, targets, at_most = (plain.pop(name, None) for name in ("watch", "targets", "at_most"))
     if at_most is not None:
         check_whole("at_most", at_most, 1)
-    execution = {name: plain.pop(name) for name in ExecutionOptions.__struct_fields__ if name in plain}
-    plain["images"] = "all" if at_most is None else at_most
-    config = RunConfig(**plain, eps=eps, execution=ExecutionOptions(**execution))
-    given = Inputs(*inputs, targets=targets, excluded=excluded)
-    return execute(config, attacks, given, watch=watch)
+    config = _config(plain, eps=eps, images="all" if at_most is None else at_most)
+    return execute(config, attacks, Inputs(*inputs, targets=targets), watch=watch)
+
+
+def _config(settings: Mapping[str, Any], **further: Any) -> RunConfig:
+    """Describe a run by its settings, among which those of its execution are recognised by their names."""
+    execution = {name: settings[name] for name in ExecutionOptions.__struct_fields__ if name in settings}
+    own = {name: value for name, value in settings.items() if name not in execution}
+    return RunConfig(**own, **further, execution=ExecutionOptions(**execution))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if _is_list(value) else (value,)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and np.ndim(value) > 0

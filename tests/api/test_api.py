@@ -54,7 +54,7 @@ def exact(images: Pixels) -> NDArray[np.float64]:
 def attack_exactly(model: Any = exact, eps: float = 32 / 255, **settings: Any) -> Result:
     """Of ten images some are fooled after many queries."""
     images, _ = zoo.images()
-    arguments = {"budget": 100, "eight_bit": True, **settings}
+    arguments = {"attack": "parsimonious", "budget": 100, "eight_bit": True, **settings}
     return parsimon.attack(model, images[:10], exact(images[:10]).argmax(axis=1), eps, **arguments)
 
 
@@ -254,7 +254,8 @@ def test_a_lazy_sequence_gives_the_result_of_the_array(bundled: Bundled, broken:
 
 def test_a_lazy_sequence_is_asked_for_few_images_at_once_and_twice_for_each(bundled: Bundled) -> None:
     source = OnDisk(bundled.images)
-    parsimon.attack(zoo.path("robust"), source, bundled.labels, SMALL, budget=20, batch_size=2, in_flight=2)
+    sizes = {"budget": 20, "batch_size": 2, "in_flight": 2}
+    parsimon.attack(zoo.path("robust"), source, bundled.labels, SMALL, attack="parsimonious", **sizes)
     assert all(type(index) is int for index in source.asked)
     assert source.asked == [*range(10), *np.flatnonzero(bundled.correct)]  # to classify, then to attack
     assert source.most_alive <= 2 + 2  # a batch or a flight, the first image, and the one being read
@@ -385,7 +386,7 @@ def test_a_printed_result_fits_80_columns_and_holds_the_numbers(broken: Result) 
     rate = 100 * len(queries) / 8
     for number in (f"{rate:.1f}%", f"{queries.mean():,.1f}", f"{np.median(queries):,.1f}", f"{broken.queries.sum():,}"):
         assert re.search(rf"(?<![\d,.]){re.escape(number)}(?![\d,])", text)
-    for words in ("Parsimonious", "eps 128/255", "untargeted", "cross-entropy", "60 queries", "Clean accuracy: 80.0%"):
+    for words in ("Thrift", "eps 128/255", "untargeted", "margin", "60 queries", "Clean accuracy: 80.0%"):
         assert words in text
 
 

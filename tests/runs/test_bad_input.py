@@ -112,7 +112,7 @@ def test_an_unknown_setting_is_answered_with_the_known_ones(name: str) -> None:
     functions: dict[str, Callable[[], Any]] = {
         "attack": lambda: attack(**{name: 3}),
         "compare": lambda: parsimon.compare(linear, IMAGES, LABELS, 0.02, ["nes"], **{name: 3}),  # type: ignore[arg-type]
-        "evaluate": lambda: parsimon.evaluate(linear, IMAGES, LABELS, 0.02, **{name: 3}),  # type: ignore[arg-type]
+        "evaluate": lambda: parsimon.evaluate(linear, IMAGES, LABELS, 0.02, **{name: 3}),  # type: ignore[call-overload]
     }
     for function, call in functions.items():
         sentence = sentence_of(call)

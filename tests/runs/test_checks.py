@@ -266,7 +266,7 @@ CASES = [
     ),
     Case(
         "probabilities said to be logits",
-        lambda: attack(softmax),
+        lambda: attack(softmax, scores="logits"),
         InputError,
         ("returns probabilities", "not logits", "scores='probabilities'"),
     ),
@@ -280,7 +280,7 @@ CASES = [
     Case("eps 0", lambda: attack(eps=0), InputError, ("eps must lie above 0", "got 0")),
     Case("negative eps", lambda: attack(eps=-0.1), InputError, ("eps must lie above 0", "got -0.1")),
     Case("eps NaN", lambda: attack(eps=float("nan")), InputError, ("eps must lie above 0", "got nan")),
-    Case("eps on the 0..255 scale", lambda: attack(eps=8), InputError, ("at most 1", "got 8", "255", "eps=8/255")),
+    Case("eps on the 0..255 scale", lambda: attack(eps=8), InputError, ("at most 1", "got 8", "did you mean 8/255?")),
     Case("eps as a word", lambda: attack(eps="much"), InputError, ("number or a fraction such as 8/255", "got 'much'")),
     Case("budget 0", lambda: attack(budget=0), InputError, ("budget", "at least 1", "got 0")),
     Case("half a query", lambda: attack(budget=10.5), InputError, ("budget", "whole number", "got 10.5")),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parsimon.core.canvas import render
 from parsimon.core.engine import Counters
 from parsimon.core.model import Traffic
-from parsimon.core.threat import Threat
+from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, Image, ImageSource, Outcome
 from parsimon.errors import InputError
 from parsimon.results.statistics import Paired, paired
@@ -37,6 +37,7 @@ class CleanPredictions:
     fingerprint: str | None = None  # of the model's file, if it has one
     runtime: str | None = None  # library that runs the model, with its version
     remarks: tuple[str, ...] = ()  # on how the run was executed, shown below its tables
+    kind: Scores = "logits"  # of the scores
 
     @property
     def accuracy(self) -> float:

@@ -11,7 +11,6 @@ again.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +25,16 @@ from parsimon.errors import InputError, StoreError, quote
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Result
 from parsimon.runs import stored
-from parsimon.runs.config import Checked, Count, ExecutionOptions, Flag, Names, Radius, RunConfig, check_names, read_toml
+from parsimon.runs.config import (
+    Checked,
+    Count,
+    Flag,
+    Names,
+    Radius,
+    RunConfig,
+    check_names,
+    read_toml,
+)
 from parsimon.runs.execute import Watch
 
 ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
@@ -43,7 +51,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
     """The settings of an evaluation.
 
     Attributes:
-        models: As typed.
+        models: The models, as `parsimon run` takes them.
         eps: The radii, as numbers or fractions.
         budget: Queries allowed per image and attack; the robust accuracy is reported for each.
         attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled.
@@ -63,13 +71,17 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         for name in ("models", "budget"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise InputError(f"{name} must differ; got {quote(getattr(self, name))}", argument=name)
-        radii = [RunConfig(eps=each).radius for each in self.eps]
+        radii = self.radii
         if len(set(radii)) < len(radii):
             raise InputError(f"eps must be different radii; got {quote(self.eps)}", argument="eps")
         order = sorted(range(len(radii)), key=radii.__getitem__)
         msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
         msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
         check_black_box(attack_rows(self.attacks))
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return tuple(RunConfig(eps=each).radius for each in self.eps)
 
     def cells(self, model: str) -> Iterator[RunConfig]:
         """Yield the run of a model at each radius."""
@@ -81,24 +93,26 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as plain values, as a TOML file has them. Execution is left out."""
-        own = {name: getattr(self, name) for name in _OWN}
-        shared = {key: value for key, value in self.run.settings().items() if key in _SHARED and value is not None}
+        own = {name: getattr(self, name) for name in OWN_SETTINGS}
+        shared = {
+            key: value for key, value in self.run.settings().items() if key in SHARED_SETTINGS and value is not None
+        }
         return {**{key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}, **shared}
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], **execution: Any) -> EvaluationConfig:
         """Make a configuration from plain values; refuse unknown names with a suggestion."""
-        check_names("an evaluation", settings, (*_OWN, *_SHARED, "execution"))
-        own = {name: settings[name] for name in _OWN if name in settings}
+        check_names("an evaluation", settings, (*OWN_SETTINGS, *SHARED_SETTINGS, "execution"))
+        own = {name: settings[name] for name in OWN_SETTINGS if name in settings}
         table = settings.get("execution", {})
-        shared = {name: settings[name] for name in _SHARED if name in settings}
+        shared = {name: settings[name] for name in SHARED_SETTINGS if name in settings}
         run = RunConfig.of({**shared, "selection": "any", "execution": table}).replace(**execution)
         return cls(**{key: _as_list(value) for key, value in own.items()}, run=run)
 
 
-_OWN = ("models", "eps", "budget", "attacks", "white_box")
-_NOT_SHARED = {"model", "selection", "skip_fooled", "targets", "relative_to", "execution", *_OWN}
-_SHARED = tuple(name for name in RunConfig.__struct_fields__ if name not in _NOT_SHARED)
+OWN_SETTINGS = ("models", "eps", "budget", "attacks", "white_box")
+_NOT_SHARED = {"model", "selection", "skip_fooled", "targets", "relative_to", "execution", *OWN_SETTINGS}
+SHARED_SETTINGS = tuple(name for name in RunConfig.__struct_fields__ if name not in _NOT_SHARED)
 
 
 def _as_list(value: Any) -> Any:
@@ -180,8 +194,7 @@ def load_evaluation(folder: Path) -> EvaluationGrid:
 
 
 def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, ...]]) -> EvaluationGrid:
-    radii = tuple(cell.radius for cell in config.cells(config.models[0]))
-    return EvaluationGrid(config.models, radii, evaluations)
+    return EvaluationGrid(config.models, config.radii, evaluations)
 
 
 def is_evaluation(folder: Path) -> bool:

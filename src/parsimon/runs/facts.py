@@ -69,7 +69,13 @@ class RunFacts(
         confidence = np.asarray(self.confidence, np.float64)
         correct = seen == np.asarray(self.labels, np.intp)
         return CleanPredictions(
-            seen, correct, self.classes, confidence, self.backend, remarks=tuple(self.remarks or ())
+            seen,
+            correct,
+            self.classes,
+            confidence,
+            self.backend,
+            remarks=tuple(self.remarks or ()),
+            kind=self.kind or "logits",
         )
 
 
@@ -81,7 +87,7 @@ def rounding_of(store: Store) -> Rounding:
 
 
 def record_clean(
-    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int], kind: Scores
+    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int]
 ) -> CleanPredictions:
     """Record what the model makes of the clean images, or check that a resumed run has the same model and data."""
     assert clean.scores is not None, "only predictions that were read from a run have no scores"
@@ -89,7 +95,7 @@ def record_clean(
         store.set_fact("rounding", "inward")
     if store.get_fact("confidence") is None:  # not compared: another machine may round its last digits differently
         store.set_fact("confidence", clean.confidence.tolist())
-    store.check_fact("kind", kind)
+    store.check_fact("kind", clean.kind)
     store.check_fact("classes", clean.classes)
     store.check_fact("labels", labels.tolist())
     store.check_fact("predicted", clean.predicted.tolist())

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
@@ -37,9 +37,18 @@ _KEPT_SCORES = 100_000  # numbers; a run stores the scores of its first clean im
 
 
 def prepare(
-    model: Model, images: ImageSource, labels: NDArray[np.intp] | None, threat: Threat, batch_size: int
+    model: Model,
+    images: ImageSource,
+    labels: NDArray[np.intp] | None,
+    threat: Threat,
+    batch_size: int,
+    *,
+    detect: bool = False,
 ) -> CleanPredictions:
-    """Check every image and label, and classify the images. Without labels, every prediction counts as correct."""
+    """Check every image and label, and classify the images. Without labels, every prediction counts as correct.
+
+    With `detect`, the first scores tell whether they are logits or probabilities, and not the threat.
+    """
     check_whole("batch_size", batch_size, 1)
     check_count(len(images))
     predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
@@ -54,6 +63,8 @@ def prepare(
         scores = classify(model, pixels, batch_size, classes or None)
         classes = scores.shape[1]
         if start == 0:
+            if detect:
+                threat = replace(threat, scores=detect_scores(scores))
             check_scores_kind(scores, threat.scores)
             check_determinism(model, pixels, scores, batch_size)
         if start * classes < _KEPT_SCORES:
@@ -64,7 +75,8 @@ def prepare(
         confidence[start:stop] = threat.confidence(scores)
     correct = predicted == (predicted if labels is None else labels)
     about_model = (np.concatenate(kept), model.fingerprint, model.runtime)
-    return CleanPredictions(predicted, correct, classes, confidence, model.backend, pixels[0].size, *about_model)
+    shared = (classes, confidence, model.backend, pixels[0].size, *about_model)
+    return CleanPredictions(predicted, correct, *shared, kind=threat.scores)
 
 
 def read(
@@ -176,21 +188,9 @@ def check_answers(model: Model, attack: Attack) -> None:
     )
 
 
-def detect_scores(model: Model, images: ImageSource, batch_size: int) -> Scores:
+def detect_scores(scores: NDArray[Any]) -> Scores:
     """Return the kind of the model's scores, detected from those of the first images."""
-    check_count(len(images))
-    check_whole("batch_size", batch_size, 1)
-    pixels = read(images, 0, batch_size, Threat(1))
-    check_shape(model, pixels.shape[1:])
-    scores = classify(model, pixels, batch_size)
-    if not _are_probabilities(scores):
-        return "logits"
-    if ((scores == 0) | (scores == 1)).all():
-        raise InputError(
-            "the model returns only decisions: each row of its scores is one 1 and zeros. These attacks climb a loss, "
-            "so it must return probabilities or logits."
-        )
-    return "probabilities"
+    return "probabilities" if _are_probabilities(scores) else "logits"
 
 
 def _are_probabilities(scores: NDArray[Any]) -> bool:
@@ -200,6 +200,11 @@ def _are_probabilities(scores: NDArray[Any]) -> bool:
 def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
     """Refuse scores of another kind than declared, whose loss would mislead the search."""
     are_probabilities = _are_probabilities(scores)
+    if are_probabilities and ((scores == 0) | (scores == 1)).all():
+        raise InputError(
+            "the model returns only decisions: each row of its scores is one 1 and zeros. These attacks climb a loss, "
+            "so it must return probabilities or logits."
+        )
     if are_probabilities and declared == "logits":
         raise InputError(
             "the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'",
