@@ -18,7 +18,7 @@ import parsimon
 from parsimon import NES, Bandits, InputError, ModelError, Parsimonious, Square, Threat, runs
 from parsimon.report.export import write_results
 from parsimon.runs.config import RunConfig
-from parsimon.runs.verify import in_ball
+from parsimon.runs.verification import in_ball
 from small_model import IMAGES, LABELS, WEIGHTS, Pixels, linear, softmax
 
 Scores = NDArray[Any]

@@ -6,11 +6,15 @@ import click
 
 import parsimon
 from parsimon.cli import output
+from parsimon.cli.attacks import attacks
 from parsimon.cli.check import check
 from parsimon.cli.completion import completion
+from parsimon.cli.export import export
+from parsimon.cli.init import init
 from parsimon.cli.look import plot, report, show
 from parsimon.cli.reproduce import reproduce
 from parsimon.cli.run import compare, resume, run
+from parsimon.cli.verify import verify
 from parsimon.cli.view import view
 from parsimon.cli.zoo import command as zoo
 
@@ -24,5 +28,21 @@ def command() -> None:
     """
 
 
-for part in (run, compare, resume, show, view, report, plot, reproduce, zoo, check, completion):
+for part in (
+    run,
+    compare,
+    resume,
+    show,
+    view,
+    report,
+    plot,
+    reproduce,
+    zoo,
+    check,
+    verify,
+    export,
+    attacks,
+    init,
+    completion,
+):
     command.add_command(part)

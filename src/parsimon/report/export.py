@@ -54,10 +54,10 @@ def _write_csv(results: Mapping[str, Result], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)  # leaves None empty
         table.writerow(_Row._fields)
-        table.writerows([_cell(value) for value in row] for row in _rows(results))
+        table.writerows([csv_cell(value) for value in row] for row in _rows(results))
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """Return a value as a cell: a bool as 0 or 1, and text that looks like a formula quoted."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"

@@ -3,6 +3,7 @@
 Imports everything below: attacks, models, data, results.
 """
 
+from parsimon.runs.audit import verify
 from parsimon.runs.stored import (
     StoredRun,
     classes_of,
@@ -27,4 +28,5 @@ __all__ = [
     "load",
     "resume",
     "run",
+    "verify",
 ]

@@ -6,7 +6,8 @@ charged to any image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,28 @@ from parsimon.runs.preflight import classify
 from parsimon.runs.workers.worker import EngineConfig
 
 
+class Redrawn(NamedTuple):
+    """An adversarial image, rendered from its stored point."""
+
+    outcome: Outcome
+    original: Image
+    image: Image
+
+
+def redraw(
+    images: ImageSource, outcomes: Sequence[Outcome], threat: Threat, batch_size: int
+) -> Iterator[list[Redrawn]]:
+    """Yield the adversarial images of all successes, in batches."""
+    successes = [outcome for outcome in outcomes if outcome.point is not None]
+    for start in range(0, len(successes), batch_size):
+        batch = []
+        for outcome in successes[start : start + batch_size]:
+            assert outcome.point is not None, "only successes are left"
+            original = np.asarray(images[outcome.index])
+            batch.append(Redrawn(outcome, original, render(original, threat, outcome.point)))
+        yield batch
+
+
 def verify_successes(
     model: Model,
     config: EngineConfig,
@@ -30,23 +53,19 @@ def verify_successes(
 ) -> Verification | None:
     """Query the adversarial image of every success; return None if stopped between two batches."""
     threat, batch_size = config.threat, config.batch_size
-    successes = [(outcome.index, outcome.point) for outcome in outcomes if outcome.point is not None]
-    failed: list[int] = []
-    for start in range(0, len(successes), batch_size):
+    queried, failed = 0, []
+    for batch in redraw(images, outcomes, threat, batch_size):
         if stopped():
             return None
-        batch = successes[start : start + batch_size]
-        indices = [index for index, _ in batch]
-        originals = [np.asarray(images[index]) for index in indices]
-        adversarial = [render(image, threat, point) for image, (_, point) in zip(originals, batch, strict=True)]
-        scores = classify(model, np.stack(adversarial), batch_size, config.classes)
-        _, wins, _ = threat.judge(scores, goals[indices])
+        scores = classify(model, np.stack([each.image for each in batch]), batch_size, config.classes)
+        _, wins, _ = threat.judge(scores, goals[[each.outcome.index for each in batch]])
+        queried += len(batch)
         failed += [
-            index
-            for index, original, image, win in zip(indices, originals, adversarial, wins, strict=True)
+            outcome.index
+            for (outcome, original, image), win in zip(batch, wins, strict=True)
             if not (win and in_ball(original, image, threat))
         ]
-    return Verification(len(successes), tuple(failed))
+    return Verification(queried, tuple(failed))
 
 
 def in_ball(original: Image, image: Image, threat: Threat) -> bool:

@@ -1,0 +1,89 @@
+"""`parsimon verify`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from parsimon import runs
+from parsimon.cli.completion import MODEL_NAMES
+from parsimon.cli.options import FORMAT, PathName, options
+from parsimon.cli.output import JSON, Exit, answer
+from parsimon.cli.show import print_tables
+from parsimon.results.table import Cell, Table
+from parsimon.results.tables import radius_text
+from parsimon.runs.audit import RunAudit
+
+OWN_MODEL = click.option(
+    "--model",
+    shell_complete=MODEL_NAMES,
+    help="Your own copy of the model, as for `parsimon run`. [default: the one that the run names]",
+)
+
+
+@click.command()
+@click.argument("folder", type=PathName(), metavar="RUN")
+@options(OWN_MODEL, FORMAT, JSON)
+def verify(folder: Path, model: str | None, form: str) -> None:
+    """Check the adversarial images of a run or an evaluation, so that its table need not be trusted.
+
+    Each stored adversarial image is drawn again and queried once. It must lie in the ball and in [0, 1], and fool the
+    model. The exit code is 3 if any does not.
+
+    \b
+    parsimon verify parsimon-results/2026-11-16-024905
+    parsimon verify theirs --model my-copy.onnx
+    """
+    audits = runs.verify(folder, model)
+    holds = all(audit.holds for audit in audits)
+    document = {"run": str(folder), "holds": holds, "runs": [_described(audit) for audit in audits]}
+    answer(lambda: document, partial(print_tables, [_table(audits)], form))
+    if not holds:
+        Console(stderr=True).print("[red]error[/]: some successes do not hold", highlight=False)
+    sys.exit(Exit.DONE if holds else Exit.BELOW_GATE)
+
+
+def _described(audit: RunAudit) -> dict[str, Any]:
+    return {
+        "run": str(audit.folder),
+        "model": audit.model,
+        "eps": audit.eps,
+        "unfinished": audit.unfinished,
+        "attacks": [
+            {
+                "name": name,
+                "successes": each.queried,
+                "held": each.held,
+                "outside": each.outside,
+                "not_fooled": each.not_fooled,
+            }
+            for name, each in audit.attacks.items()
+        ],
+    }
+
+
+def _table(audits: list[RunAudit]) -> Table:
+    headers = ["model and eps", "attack", "successes", "hold", "outside", "not fooled"]
+    groups = [
+        [
+            [
+                Cell(f"{audit.model}, {radius_text(audit.eps)}"),
+                Cell(name),
+                *(Cell(f"{count:,}") for count in (each.queried, each.held, len(each.outside), len(each.not_fooled))),
+            ]
+            for name, each in audit.attacks.items()
+        ]
+        for audit in audits
+    ]
+    notes = [
+        "Hold: in the ball, in [0, 1], and the model is fooled.",
+        "Outside: not in the ball, or a pixel not in [0, 1].",
+    ]
+    if left := sum(audit.unfinished for audit in audits):
+        notes.append(f"{left:,} attacks on images are unfinished, and have nothing to verify yet.")
+    return Table("Successes, each drawn again and queried once", headers, groups, notes)

@@ -1,0 +1,130 @@
+"""Check somebody's stored run: redraw every adversarial image, query the model once each, trust nothing else.
+
+The ball and the range are checked by definition, and the class by the highest score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.core.model import Model
+from parsimon.errors import InputError
+from parsimon.models import as_model
+from parsimon.results.result import Comparison, Result
+from parsimon.runs import stored
+from parsimon.runs.config import RunConfig
+from parsimon.runs.evaluate import cell_folder, evaluation_config, is_evaluation
+from parsimon.runs.execute import goal_classes
+from parsimon.runs.preflight import check_shape, check_threat, classify
+from parsimon.runs.verification import in_ball, redraw
+
+_BATCH = 64  # images, if the run sets no other size
+
+
+@dataclass(frozen=True)
+class AttackAudit:
+    """The stored successes of one attack, queried again.
+
+    Attributes:
+        queried: Number of successes, each queried once.
+        outside: Images whose adversarial image is outside the ball, or has a pixel outside [0, 1].
+        not_fooled: Images whose adversarial image does not fool the model.
+    """
+
+    queried: int
+    outside: tuple[int, ...]
+    not_fooled: tuple[int, ...]
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.outside, *self.not_fooled}))
+
+    @property
+    def held(self) -> int:
+        return self.queried - len(self.failed)
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """The audit of one run.
+
+    Attributes:
+        folder: The folder of the run.
+        model: The name of its model.
+        eps: Its radius.
+        attacks: The audit of each attack, by the name of its row.
+        unfinished: Number of unfinished images, summed over the attacks; they have no success yet.
+    """
+
+    folder: Path
+    model: str
+    eps: float
+    attacks: Mapping[str, AttackAudit]
+    unfinished: int
+
+    @property
+    def holds(self) -> bool:
+        return not any(audit.failed for audit in self.attacks.values())
+
+
+def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
+    """Query every stored adversarial image of a run, or of all runs of an evaluation, once more.
+
+    Args:
+        folder: The run, or the evaluation.
+        model: The reader's own copy of the model, as `parsimon.attack` takes it; by default the one that the run names.
+    """
+    runs = {each: stored.load(each) for each in run_folders(Path(folder))}
+    configs = {each: stored.config_of(each) for each in runs}
+    names = sorted({config.model for config in configs.values()})
+    if model is not None and len(names) > 1:
+        raise InputError(
+            f"{folder} has several models ({', '.join(names)}), so that model cannot stand for all of them"
+        )
+    opened = {name: as_model(name if model is None else model) for name in names}
+    return [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the runs in a folder: its own, or those of an evaluation that have begun."""
+    if not is_evaluation(folder):
+        return [folder]
+    config = evaluation_config(folder)
+    cells = [cell_folder(folder, config, cell) for model in config.models for cell in config.cells(model)]
+    return [each for each in cells if stored.is_run(each)]
+
+
+def goals_of(run: Comparison, config: RunConfig) -> NDArray[np.intp]:
+    """Return the class that each image must leave or reach."""
+    labels, classes = run.first.labels, run.first.clean.classes
+    return labels if config.targets is None else goal_classes(config.targets, None, labels, classes)
+
+
+def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
+    config = stored.config_of(folder)
+    goals = goals_of(run, config)
+    batch_size = config.batch_size or _BATCH
+    attacks = {name: _audit_attack(model, result, goals, batch_size) for name, result in run.results.items()}
+    return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
+
+
+def _audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_size: int) -> AttackAudit:
+    threat, classes = result.threat, result.clean.classes
+    check_threat(model, threat)
+    queried, outside, not_fooled = 0, [], []
+    for batch in redraw(result.images, result.outcomes, threat, batch_size):
+        check_shape(model, batch[0].image.shape)
+        predicted = classify(model, np.stack([each.image for each in batch]), batch_size, classes).argmax(axis=1)
+        for (outcome, original, image), seen in zip(batch, predicted, strict=True):
+            queried += 1
+            if not in_ball(original, image, threat):
+                outside.append(outcome.index)
+            if (seen == goals[outcome.index]) != threat.targeted:
+                not_fooled.append(outcome.index)
+    return AttackAudit(queried, tuple(outside), tuple(not_fooled))
