@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,6 +17,7 @@ import parsimon
 from bundled_images import Bundled
 from command import USERS_MODULE, coloured_images, refused, run, table_of
 from parsimon import zoo
+from parsimon.cli import commands
 
 LARGE = 128 / 255  # at which some images are fooled at once, whatever the bundled weights
 
@@ -53,6 +57,25 @@ def test_help_of_run_names_its_options_and_teaches(tmp_path: Path) -> None:
         "parsimon-results",
     ):
         assert words in text
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_help_groups_the_options_by_concern(tmp_path: Path, command: str) -> None:
+    text = run(tmp_path, command, "--help").stdout
+    headings = ["Model and data:", "Threat:", "Attack:", "Execution:", "Output:"]
+    assert [line for line in text.splitlines() if line in headings] == headings
+    sections = dict(zip(headings, re.split("|".join(headings), text)[1:], strict=True))
+    for heading, options in (
+        ("Model and data:", ("--model", "--data", "--scores", "--images")),
+        ("Threat:", ("--eps", "--budget", "--targets")),
+        ("Attack:", ("--seed",)),
+        ("Execution:", ("--batch-size", "--workers", "--track")),
+        ("Output:", ("--out", "--json", "--quiet", "--help")),
+    ):
+        assert all(re.search(rf"^  (?:-h, )?{option}\b", sections[heading], re.MULTILINE) for option in options)
+    for parameter in commands.command.commands[command].params:  # each one once
+        if isinstance(parameter, click.Option):
+            assert len(re.findall(rf"^  {parameter.opts[0]}\b(?!-)", text, re.MULTILINE)) == 1
 
 
 def test_help_of_check_names_its_options_and_teaches(tmp_path: Path) -> None:
@@ -243,6 +266,27 @@ def test_a_refused_run_leaves_no_folder(folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
+def test_options_replace_the_settings_of_a_file(folder: Path) -> None:
+    settings = 'model = "mine:function"\ndata = "data.npz"\nbudget = 30\neps = 0.03\nattacks = ["square", "simba"]\n'
+    (folder / "file.toml").write_text(settings)
+    ran = run(folder, "run", "file.toml", "--budget", "7", "--eps", "8/255", "--images", "4", "--out", "out")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    stored = tomllib.loads((folder / "out" / "spec.toml").read_text())
+    assert [stored[key] for key in ("model", "data", "attacks")] == ["mine:function", "data.npz", ["square", "simba"]]
+    assert [stored[key] for key in ("budget", "eps", "images")] == [7, "8/255", 4]
+    assert {row["attack"] for row in table_of(folder / "out")} == {"Square", "SimBA"}
+    ran = run(folder, "run", "file.toml", "--attack", "nes", "--out", "other")
+    assert tomllib.loads((folder / "other" / "spec.toml").read_text())["attacks"] == ["nes"]
+    assert {int(row["queries"]) <= 30 for row in table_of(folder / "other")} == {True}
+
+
+def test_a_radius_in_steps_of_1_256_is_used_with_a_question(folder: Path) -> None:
+    options = ["--model", "mine:function", "--data", "data.npz", "--eps", "8/256", "--budget", "5", "--out", "out"]
+    ran = run(folder, "run", *options)
+    assert ran.returncode == 0
+    assert "did you mean 8/255?" in ran.stderr
+
+
 # --- bad input ------------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +296,7 @@ def test_a_refused_run_leaves_no_folder(folder: Path) -> None:
         (["--budget", "0"], "budget must be a whole number, at least 1; got 0"),
         (["--images", "0"], "at least 1"),
         (["--seed", "-1"], "seed must be a whole number, at least 0; got -1"),
-        (["--eps", "8"], "Divide a radius on the 0..255 scale by 255: eps=8/255."),
+        (["--eps", "8"], "--eps must lie above 0 and at most 1, for images in [0, 1]; got '8': did you mean 8/255?"),
         (["--model", "nosuch"], "there is no model 'nosuch': give a bundled network (robust"),
         (["--model", "nosuch.onnx"], "there is no model file nosuch.onnx"),
         (["--model", "data.npz"], "data.npz cannot be opened as an ONNX model"),

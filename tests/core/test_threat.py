@@ -105,10 +105,21 @@ def test_a_radius_between_two_levels_is_rounded_down() -> None:
     assert Threat(0.05, eight_bit=True).eight_bit_steps == 12
 
 
-@pytest.mark.parametrize("eps", [0, -0.1, 8, float("nan"), float("inf")])
-def test_a_radius_outside_the_unit_interval_is_refused(eps: float) -> None:
-    with pytest.raises(InputError, match=r"eps must lie above 0 and at most 1.*eps=8/255"):
+@pytest.mark.parametrize(
+    ("eps", "hint"),
+    [
+        (0, "a ball of radius 0 holds only the image itself"),
+        (-0.1, "did you mean 0.1?"),
+        (8, "did you mean 8/255?"),
+        (1000, "a radius of 8 on the scale of 0 to 255 is 8/255"),
+        (float("nan"), "8/255"),
+        (float("inf"), "8/255"),
+    ],
+)
+def test_a_radius_outside_the_unit_interval_is_refused_with_the_one_that_was_meant(eps: float, hint: str) -> None:
+    with pytest.raises(InputError, match=r"eps must lie above 0 and at most 1") as raised:
         Threat(eps)
+    assert str(raised.value).endswith(hint)
 
 
 @pytest.mark.parametrize("targeted", [False, True])

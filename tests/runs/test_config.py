@@ -94,6 +94,29 @@ def test_python_is_held_to_the_same(settings: dict[str, Any]) -> None:
         RunConfig(**settings)
 
 
+@pytest.mark.parametrize(
+    ("eps", "hint"),
+    [
+        ("8", "got '8': did you mean 8/255?"),
+        (8, "did you mean 8/255?"),
+        ("-8/255", "did you mean 0.0313725?"),
+        ("0", "a ball of radius 0 holds only the image itself"),
+        ("0,03", "did you mean 0.03?"),
+        ("8/0", "must be a number or a fraction such as 8/255; got '8/0'"),
+    ],
+)
+def test_a_wrong_radius_comes_with_the_right_one(eps: str | float, hint: str) -> None:
+    with pytest.raises(InputError) as raised:
+        RunConfig(eps=eps)
+    assert hint in str(raised.value)
+    assert raised.value.argument == "eps"
+
+
+@pytest.mark.parametrize("eps", ["8/255", " 8 / 255", "0.031372549019607843", 8 / 255])
+def test_a_radius_is_a_number_or_a_fraction(eps: str | float) -> None:
+    assert RunConfig(eps=eps).radius == 8 / 255
+
+
 def test_eps_may_be_a_number(tmp_path: Path) -> None:
     (tmp_path / "number.toml").write_text("eps = 0.03")
     assert RunConfig.read(tmp_path / "number.toml").radius == 0.03

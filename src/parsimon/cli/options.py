@@ -10,10 +10,11 @@ import click
 
 from parsimon.attacks import ATTACKS
 from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
+from parsimon.cli.output import is_quiet
 from parsimon.core.threat import Loss, Scores, Targets
 from parsimon.data.named import FORMS
 from parsimon.models.hubs import FORMS as HUB_FORMS
-from parsimon.runs.config import DEFAULTS, ExecutionOptions
+from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig
 
 Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
@@ -28,6 +29,32 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
         if value == "all":
             return value
         return click.INT.convert(value, parameter, context)
+
+
+# The headings of `--help`, and the options below each; an option that is not here stands below the last.
+_HEADINGS = {
+    "Model and data": "models model data preprocess scores images sample download",
+    "Threat": "eps budget targets loss eight_bit",
+    "Attack": "attacks attack white_box relative_to seed",
+    "Execution": "batch_size in_flight workers ray verify track dry_run price_per_1000",
+    "Output": "out form fail_under gate baseline no_worse_than json quiet",
+}
+
+
+class GroupedCommand(click.Command):
+    """A command whose help groups its many options by concern."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options below their headings, in the order of the headings' lists."""
+        parameters = (each for each in self.get_params(context) if isinstance(each, click.Option))
+        left = {each.name: record for each in parameters if (record := each.get_help_record(context))}
+        for heading, names in _HEADINGS.items():
+            records = [left.pop(name) for name in names.split() if name in left]
+            if heading == [*_HEADINGS][-1]:
+                records += left.values()
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 class PathName(click.Path):
@@ -47,7 +74,7 @@ def choice(literal: Any) -> click.Choice[str]:
 
 
 SCORES = click.option(
-    "--scores", type=choice(Scores), default="logits", show_default=True, help="What the model returns."
+    "--scores", type=choice(Scores), help="What the model returns. [default: detected from its first scores]"
 )
 DATA = click.option(
     "--data",
@@ -146,7 +173,15 @@ ATTACK_HELP = (
 def take_execution(settings: dict[str, Any]) -> dict[str, Any]:
     """Take the execution options out of a command's settings; return those that were given."""
     given = {name: settings.pop(name) for name in ExecutionOptions.__struct_fields__ if name in settings}
+    given["progress"] = False if is_quiet() else None
     return {name: value for name, value in given.items() if value is not None}
+
+
+def given_settings(context: click.Context) -> dict[str, Any]:
+    """Return the settings of a run that are on the command line, without defaults: they replace those of a file."""
+    typed = click.core.ParameterSource.COMMANDLINE
+    names = [name for name in context.params if context.get_parameter_source(name) is typed]
+    return {name: context.params[name] for name in names if name in RunConfig.__struct_fields__}
 
 
 def options(*options: Decorator) -> Decorator:

@@ -42,7 +42,7 @@ Exit codes:
   130  interrupted: the run can be resumed
 Every command has --json. `parsimon completion` prints shell completion."""
 
-_KEY = "parsimon.json"
+_KEY, _QUIET = "parsimon.json", "parsimon.quiet"
 _LONGEST_WORD = 250  # characters
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}  # a file, or standard output
 
@@ -56,9 +56,29 @@ JSON = click.option(
 )
 
 
+QUIET = click.option(
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({_QUIET: value}),
+    help="Show no progress, notes or estimates on standard error; errors and warnings remain.",
+)
+
+
 def as_json() -> bool:
     """Return whether the user asked for JSON."""
     return bool(click.get_current_context().meta.get(_KEY))
+
+
+def is_quiet() -> bool:
+    """Return whether the user asked for silence on standard error."""
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
+def note(sentence: str) -> None:
+    """Print a sentence that nobody must read on standard error, unless the user asked for silence."""
+    if not is_quiet():
+        print(sentence, file=sys.stderr)
 
 
 def answer(data: Callable[[], Any], text: Callable[[], None]) -> None:

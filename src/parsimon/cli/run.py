@@ -13,16 +13,27 @@ import click
 
 from parsimon import runs, zoo
 from parsimon.cli.completion import ATTACK_NAMES
-from parsimon.cli.options import ATTACK_HELP, DOWNLOAD, EXECUTION, FORMAT, RUN, PathName, options, take_execution
-from parsimon.cli.output import JSON
+from parsimon.cli.options import (
+    ATTACK_HELP,
+    DOWNLOAD,
+    EXECUTION,
+    FORMAT,
+    RUN,
+    GroupedCommand,
+    PathName,
+    given_settings,
+    options,
+    take_execution,
+)
+from parsimon.cli.output import JSON, QUIET
 from parsimon.cli.show import FAIL_UNDER, PICTURE, RESULTS, finish
 from parsimon.errors import InputError
 from parsimon.results.result import Comparison
 from parsimon.results.table import TABLE_FILES
-from parsimon.runs.config import ExecutionOptions, RunConfig
+from parsimon.runs.config import DEFAULTS, RunConfig
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
-_OUTPUT = (FORMAT, FAIL_UNDER, JSON)
+_OUTPUT = (FORMAT, FAIL_UNDER, JSON, QUIET)
 _TRACK = click.option(
     "--track",
     multiple=True,
@@ -32,16 +43,23 @@ _TRACK = click.option(
 )
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @options(*RUN, DOWNLOAD, *EXECUTION, _TRACK, *_OUTPUT)
-@click.option("--attack", default="parsimonious", show_default=True, help=ATTACK_HELP, shell_complete=ATTACK_NAMES)
+@click.option(
+    "--attack",
+    "attacks",
+    multiple=True,
+    default=DEFAULTS.attacks,
+    show_default=True,
+    help=f"{ATTACK_HELP} May be given more than once.",
+    shell_complete=ATTACK_NAMES,
+)
 @click.argument("spec", required=False, type=PathName(), metavar="[SPEC.toml]")
 @click.pass_context
 def run(
     context: click.Context,
     /,
     spec: Path | None,
-    attack: str,
     out: Path | None,
     download: bool,
     form: str,
@@ -51,29 +69,25 @@ def run(
     """Attack a model and print a table.
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A TOML file can
-    describe the run instead, with these options' names and `attacks`, a list. The run is stored as it goes: whatever
-    ends it, `parsimon resume` continues from the last response.
+    describe the run, with these options' names and `attacks`, a list; options replace its settings. The run is stored
+    as it goes: whatever ends it, `parsimon resume` continues from the last response.
 
     \b
-    parsimon run --model standard --eps 4/255 --attack thrift
+    parsimon run --model standard --eps 4/255 --attack square
     parsimon run --model model.onnx --data images.npz --budget 10000
     parsimon run --model mypackage.models:build --data images.npz --targets random
     parsimon run --attack parsimonious,behaviour=published,block=8
-    parsimon run experiment.toml --out results
-    parsimon run --model model.onnx --data images.npz --attack thrift --images all --fail-under 0.30
+    parsimon run experiment.toml --budget 500 --out results
+    parsimon run --model model.onnx --data images.npz --images all --fail-under 0.30
     """
     execution, track = take_execution(settings), settings.pop("track")
-    if spec is None:
-        config = RunConfig(attacks=(attack,), **settings)
-    else:
-        _refuse_both(context, spec)
-        config = RunConfig.read(spec)
+    config = (DEFAULTS if spec is None else RunConfig.read(spec)).replace(**given_settings(context))
     folder = _start(config, out, download=download)
     start = partial(runs.run, config, folder, **execution)
     finish(_tracked(start, config, folder, track), folder, form, fail_under)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @options(*RUN, DOWNLOAD, *EXECUTION, _TRACK, *_OUTPUT)
 @click.option(
     "--relative-to",
@@ -113,14 +127,6 @@ def resume(folder: Path, form: str, fail_under: float | None, track: tuple[str, 
     """
     start = partial(runs.resume, folder, **take_execution(settings))
     finish(_tracked(start, runs.config_of(folder), folder, track), folder, form, fail_under)
-
-
-def _refuse_both(context: click.Context, spec: Path) -> None:
-    """Refuse an option next to a file that describes the whole run: one of them would be wrong."""
-    allowed = {"spec", "out", "download", "form", "fail_under", "track", *ExecutionOptions.__struct_fields__}
-    for name in context.params:
-        if name not in allowed and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InputError(f"{spec} describes the run, so --{name.replace('_', '-')} must be set there")
 
 
 def _start(config: RunConfig, out: Path | None, *, download: bool) -> Path:

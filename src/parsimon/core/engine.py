@@ -45,13 +45,14 @@ class Counters:
     ended: int = 0
     successes: int = 0
     traffic: Traffic | None = None  # of a remote model
+    ended_queries: int = 0  # charged for the images that have ended
 
     @classmethod
     def of(cls, outcomes: Collection[Outcome], traffic: Traffic | None = None) -> Counters:
         """Return the counters of a run that is resumed after these outcomes."""
         queries = sum(outcome.queries for outcome in outcomes)
         successes = sum(outcome.success for outcome in outcomes)
-        return cls(queries, ended=len(outcomes), successes=successes, traffic=traffic)
+        return cls(queries, ended=len(outcomes), successes=successes, traffic=traffic, ended_queries=queries)
 
     def __add__(self, other: Counters) -> Counters:
         pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
@@ -217,6 +218,7 @@ class Engine:
             self.counters.calls += 1
         for outcome in turn.ended:
             self.counters.ended += 1
+            self.counters.ended_queries += outcome.queries
             self.counters.successes += outcome.success
             yield outcome
         if delivered is not None:

@@ -21,6 +21,7 @@ Rounding = Literal["inward", "nearest"]
 Targets = Literal["next", "random"]  # which class a targeted attack must reach
 
 _TINY = 1e-30  # makes the loss of a probability of 0 finite
+_LEVELS = 255  # the largest value of an 8-bit pixel
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,7 @@ class Threat:
     rounding: Rounding = "inward"
 
     def __post_init__(self) -> None:
-        if isinstance(self.eps, bool) or not (isinstance(self.eps, Real) and 0 < self.eps <= 1):
-            raise InputError(
-                f"eps must lie above 0 and at most 1, for images in [0, 1]; got {quote(self.eps)}. "
-                "Divide a radius on the 0..255 scale by 255: eps=8/255."
-            )
+        check_radius(self.eps)
         object.__setattr__(self, "eps", float(self.eps))  # from a fraction or another float type
         check_choice("loss", self.loss, get_args(Loss))
         check_choice("scores", self.scores, get_args(Scores))
@@ -129,6 +126,22 @@ class Threat:
     def _logits(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         numbers = np.asarray(scores, np.float64)
         return np.log(np.maximum(numbers, _TINY)) if self.scores == "probabilities" else numbers
+
+
+def check_radius(eps: Any, typed: object = None) -> None:
+    """Refuse a radius that no ball in [0, 1] has, with the one that was probably meant; `typed`: how it was given."""
+    radius = float(eps) if isinstance(eps, Real) and not isinstance(eps, bool) else math.nan
+    if 0 < radius <= 1:
+        return
+    hint = "a radius of 8 on the scale of 0 to 255 is 8/255"
+    if 1 < radius <= _LEVELS:
+        hint = f"did you mean {radius:g}/255?"
+    elif -1 <= radius < 0:
+        hint = f"did you mean {-radius:g}?"
+    elif radius == 0:
+        hint = "a ball of radius 0 holds only the image itself"
+    got = quote(eps if typed is None else typed)
+    raise InputError(f"eps must lie above 0 and at most 1, for images in [0, 1]; got {got}: {hint}", argument="eps")
 
 
 def _without(logits: NDArray[np.float64], goals: NDArray[np.intp]) -> NDArray[np.float64]:

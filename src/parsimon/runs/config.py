@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
@@ -31,7 +32,7 @@ import tomli_w
 from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
-from parsimon.core.threat import Loss, Scores, Targets
+from parsimon.core.threat import Loss, Scores, Targets, check_radius
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
 Described = TypeVar("Described")
@@ -71,6 +72,11 @@ def _described(hint: Any, value: object) -> str:
     return ", or ".join(_described(each, value) for each in get_args(hint) if each is not type(None))
 
 
+def allowed_values(record: type, name: str) -> str:
+    """Say in words what a field of a record may be."""
+    return _described(_hints(record)[name], None)
+
+
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """A record whose fields are checked when it is made, however it is made."""
 
@@ -97,7 +103,7 @@ class ExecutionOptions(Checked, frozen=True, kw_only=True):
         in_flight: Images attacked at once; it sets the memory used. None: 256 or more.
         workers: Worker processes; None: this process does all the work.
         ray: Address of a Ray cluster for the workers, or `local` for one on this machine.
-        progress: Show a live line on standard error; None: if that is a terminal.
+        progress: Show a bar on standard error; None: on a terminal, and elsewhere a line every 30 seconds.
         verify: Query every adversarial image once more at the end, uncharged, and report how many successes hold.
     """
 
@@ -112,12 +118,13 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     """Everything that a run's results depend on, and how to execute it.
 
     Attributes:
-        attacks: As typed: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`.
-        model: As typed: a bundled network, the path of an ONNX file, `package.module:function`.
-        data: As typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see `data.FORMS`).
+        attacks: The attacks, as typed: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`.
+        model: The model, as typed: a bundled network, the path of an ONNX file, `package.module:function`.
+        data: The images, as typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see
+            `data.FORMS`).
         preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`. None: as the model's card or
             config says, where it has one.
-        images: Number of images, or `all`. See `selection`.
+        images: Number of images, or `all`.
         selection: What `images` counts. `correct`: correctly classified images, so that the results of all images are
             an estimate. `any`: images of the data; the others are left out, and the results are about these alone.
         sample: Seed of a random sample of images; None: the first ones.
@@ -156,16 +163,20 @@ class RunConfig(Checked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.radius
+        check_radius(self.radius, self.eps)
 
     @property
     def radius(self) -> float:
         """`eps` as a number."""
+        if isinstance(self.eps, float):
+            return self.eps
+        text = re.sub(r"\s", "", self.eps)
         try:
-            return self.eps if isinstance(self.eps, float) else parse_number(self.eps)
+            return parse_number(text)
         except ValueError:
+            hint = f": did you mean {text.replace(',', '.')}?" if re.fullmatch(r"\d*,\d+", text) else ""
             raise InputError(
-                f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}", argument="eps"
+                f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}{hint}", argument="eps"
             ) from None
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters, Step
 from parsimon.core.model import Model
-from parsimon.core.threat import Rounding, Threat
+from parsimon.core.threat import Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome, Task
 from parsimon.data.base import choose
 from parsimon.data.validate import as_images, as_numpy, check_labels
@@ -28,9 +27,9 @@ from parsimon.runs import preflight
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.facts import check_version, record_clean
-from parsimon.runs.progress import live_line
+from parsimon.runs.progress import Stage, show_progress
 from parsimon.runs.store import Store
-from parsimon.runs.verify import verify_successes
+from parsimon.runs.verification import verify_successes
 from parsimon.runs.workers import Driver, EngineConfig, WorkerPool, worker_pool
 
 # Called after each model call with the attack's name, the number of images it attacks, and what the call brought.
@@ -86,20 +85,20 @@ def execute(
     """
     if watch is not None and not callable(watch):
         raise InputError(f"watch must be a function; got {quote(watch)}")
-    job = _validate(config, attacks, inputs)
+    job = validate(config, attacks, inputs)
     workers = worker_pool(inputs.model, config.execution)
-    prepared = _prepare(job)
+    prepared = prepare(job)
     results: dict[str, Result] = {}
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
-            clean = record_clean(store, clean, prepared.labels, chosen, job.any_threat.scores)
+            clean = record_clean(store, clean, prepared.labels, chosen)
         runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
         builder = ResultBuilder(config, job.images, prepared.labels, clean)
         # White-box attacks come first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             outcomes, counters, verification = runner.run(name, chosen)
-            results[name] = builder.build(attacks[name], job.threats[name], outcomes, counters, verification)
+            results[name] = builder.build(attacks[name], prepared.threats[name], outcomes, counters, verification)
             if config.skip_fooled is not None and not attacks[name].white_box:
                 chosen = images_left(outcomes, config.skip_fooled)
             if not chosen:
@@ -111,7 +110,7 @@ def execute(
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """A run whose settings and inputs fit together."""
 
     config: RunConfig
@@ -133,13 +132,16 @@ class _Job:
         return next(iter(self.threats.values()))
 
 
-def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -> _Job:
+def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -> Job:
     """Open the model and the images, and refuse what cannot be run before anything is computed."""
     targets = config.targets if inputs.targets is None else inputs.targets
     Threat(config.radius, eight_bit=config.eight_bit)  # before the model is opened, which may take long
+    if str(config.eps).endswith("/256"):
+        _LOG.warning("eps is %s, but pixels have 255 steps: did you mean %s5?", config.eps, str(config.eps)[:-1])
     model, images = as_model(inputs.model), as_images(inputs.images)
     batch_size = config.batch_size or (_CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
-    scores = config.scores or preflight.detect_scores(model, images, batch_size)
+    # If nothing is declared, the first clean images tell; only a model of the top k classes is known before.
+    scores: Scores = config.scores or ("logits" if model.top is None else "probabilities")
     threats = {
         name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
         for name, attack in attacks.items()
@@ -150,37 +152,43 @@ def _validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) 
         EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
-    return _Job(config, attacks, model, images, labels, targets, threats, batch_size, frozenset(inputs.excluded))
+    return Job(config, attacks, model, images, labels, targets, threats, batch_size, frozenset(inputs.excluded))
 
 
 # --- prepare ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """What the clean images say: which of them to attack, and what the goal is for each."""
 
     clean: CleanPredictions
     labels: NDArray[np.intp]
     goals: NDArray[np.intp]  # the class to leave, or to reach
     chosen: list[int]
+    threats: Mapping[str, Threat]  # with the kind of scores that the model returns
 
 
-def _prepare(job: _Job) -> _Prepared:
+def prepare(job: Job) -> Prepared:
     """Classify the clean images, and choose those to attack."""
-    clean = preflight.prepare(job.model, job.images, job.labels, job.any_threat, job.batch_size)
+    clean = preflight.prepare(
+        job.model, job.images, job.labels, job.any_threat, job.batch_size, detect=job.config.scores is None
+    )
+    threats = {name: replace(threat, scores=clean.kind) for name, threat in job.threats.items()}
     labels = clean.predicted if job.labels is None else job.labels
     goals, attackable = labels, clean.correct
     if job.targets is not None:
-        goals = _goals(job.targets, job.labels, labels, clean.classes)
+        goals = goal_classes(job.targets, job.labels, labels, clean.classes)
         attackable = clean.correct & (goals != labels)
     preflight.check_any(clean, attackable)
     count = None if job.config.images == "all" else job.config.images
     chosen = choose(attackable, count, job.config.sample).tolist()
-    return _Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded])
+    return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)
 
 
-def _goals(targets: Any, known: NDArray[np.intp] | None, labels: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
+def goal_classes(
+    targets: Any, known: NDArray[np.intp] | None, labels: NDArray[np.intp], classes: int
+) -> NDArray[np.intp]:
     if not isinstance(targets, str):
         return preflight.check_targets(as_numpy(targets, "targets"), known, len(labels), classes)
     if targets == "next":
@@ -217,7 +225,7 @@ class _Runner(Protocol):
 class _Tasks(Sequence[Task]):
     """The images to attack, each read when it is needed."""
 
-    def __init__(self, indices: list[int], job: _Job, goals: NDArray[np.intp], journal: Mapping[int, JournalEntry]):
+    def __init__(self, indices: list[int], job: Job, goals: NDArray[np.intp], journal: Mapping[int, JournalEntry]):
         self._indices, self._images, self._goals, self._journal = indices, job.images, goals, journal
 
     def __len__(self) -> int:
@@ -232,11 +240,11 @@ class _AttackRunner:
     """Runs one attack after another on prepared images, here or with workers, until Ctrl-C."""
 
     def __init__(
-        self, job: _Job, prepared: _Prepared, pool: WorkerPool | None, store: Store | None, watch: Watch | None
+        self, job: Job, prepared: Prepared, pool: WorkerPool | None, store: Store | None, watch: Watch | None
     ) -> None:
         self._job, self._prepared, self._pool, self._store, self._watch = job, prepared, pool, store, watch
         self._batch_size, self._in_flight = _sizes(job, prepared, 1 if pool is None else len(pool.workers))
-        self._stopped = False
+        self._stopped, self._begun = False, 0
 
     def run(self, name: str, chosen: list[int]) -> tuple[tuple[Outcome, ...], Counters, Verification | None]:
         """Run one attack; after Ctrl-C, only report what is stored of it."""
@@ -263,8 +271,10 @@ class _AttackRunner:
         tasks = _Tasks([index for index in chosen if index not in ended], job, self._prepared.goals, journal)
         if store is not None and len(tasks):
             check_version(store, name, eight_bit=job.config.eight_bit)
-        shown = sys.stderr.isatty() if job.config.execution.progress is None else job.config.execution.progress
-        with stopping_on_interrupt(runner.stop), live_line(name, len(chosen), show=shown) as line:
+        self._begun += 1
+        stage = Stage(name, self._begun, len(job.attacks), len(chosen), job.config.budget)
+        shown = show_progress(stage, show=job.config.execution.progress)
+        with stopping_on_interrupt(runner.stop), shown as line:
             watching = None if self._watch is None else partial(self._watch, name, len(chosen))
             ended |= self._collect(name, runner, tasks, [each for each in (line, watching) if each is not None])
         self._stopped = runner.stopped
@@ -276,7 +286,8 @@ class _AttackRunner:
 
     def _engine_config(self, name: str) -> EngineConfig:
         job, sizes = self._job, (self._batch_size, self._in_flight, self._prepared.clean.classes)
-        return EngineConfig(job.attacks[name], job.threats[name], job.config.budget, job.config.seed, *sizes)
+        threat = self._prepared.threats[name]
+        return EngineConfig(job.attacks[name], threat, job.config.budget, job.config.seed, *sizes)
 
     def _collect(
         self, name: str, runner: _Runner, tasks: _Tasks, observers: Sequence[Callable[[Step], None]]
@@ -331,7 +342,7 @@ class _AttackRunner:
         return found
 
 
-def _sizes(job: _Job, prepared: _Prepared, workers: int) -> tuple[int, int]:
+def _sizes(job: Job, prepared: Prepared, workers: int) -> tuple[int, int]:
     """Return images per batch and images in flight for each worker."""
     config, batch_size = job.config, job.batch_size
     in_flight = config.execution.in_flight

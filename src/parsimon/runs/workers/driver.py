@@ -59,7 +59,6 @@ class _WorkerState:
     pending: int = 0  # requests without a report
     started: bool = False
     counters: Counters = field(default_factory=Counters)
-    finished_queries: int = 0  # queries of the images that it has finished
     since: float = 0.0  # when it began its oldest pending request
     longest: float = 0.0  # seconds that a request took
 
@@ -80,7 +79,6 @@ class _WorkerState:
         self.pending -= 1
         self.counters = report.counters
         for outcome in report.outcomes:
-            self.finished_queries += outcome.queries
             del self.images[outcome.index]
 
     def is_silent(self, stopped_at: float) -> bool:
@@ -191,4 +189,4 @@ class Driver:
         _LOG.warning("worker %d was lost (%s): the other workers continue its images", worker, lost.reason)
         self._waiting.extendleft(reversed(state.images.values()))
         # The worker that continues an image counts all of its queries, including the replayed ones.
-        return replace(state.counters, queries=state.finished_queries)
+        return replace(state.counters, queries=state.counters.ended_queries)
