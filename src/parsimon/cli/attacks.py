@@ -6,15 +6,14 @@ from functools import partial
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.describe import NORM, describe
 from parsimon.cli.completion import ATTACK_NAMES
+from parsimon.cli.listing import print_listing
 from parsimon.cli.output import JSON, answer
 
 
@@ -37,18 +36,12 @@ def attacks(name: str | None) -> None:
 
 
 def _list(every: list[dict[str, Any]]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header in ("name", "needs", "paper", "presets"):
-        table.add_column(header, no_wrap=header == "name")
+    rows = []
     for each in every:
         paper = each["paper"]
-        table.add_row(
-            each["name"],
-            each["needs"],
-            f"{paper['authors']} {paper['year']}" if paper else "-",
-            ", ".join(each["presets"]) or "-",
-        )
-    Console().print(table)
+        source = f"{paper['authors']} {paper['year']}" if paper else "-"
+        rows.append((each["name"], each["needs"], source, ", ".join(each["presets"]) or "-"))
+    print_listing(("name", "needs", "paper", "presets"), [rows])
     print(f"All work in the {NORM} ball. Needs: what the model must return for each query.")
     print("More about one: parsimon attacks NAME")
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from parsimon import zoo
 from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
+from parsimon.cli.listing import print_listing
 from parsimon.cli.options import (
     BATCH_SIZE,
     DOWNLOAD,
@@ -98,13 +97,9 @@ def _fact(each: Exhibit) -> dict[str, Any]:
 
 
 def _list() -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header in ("name", "what it shows", "queries", "model"):
-        table.add_column(header, no_wrap=header != "what it shows", justify="right" if header == "queries" else "left")
-    for name, each in exhibits().items():
-        fact = _fact(each)
-        table.add_row(name, each.title.partition(": ")[2], f"{fact['queries']:,}", fact["model"])
-    Console().print(table)
+    facts = [_fact(each) for each in exhibits().values()]
+    rows = [(each["name"], each["title"].partition(": ")[2], f"{each['queries']:,}", each["model"]) for each in facts]
+    print_listing(("name", "what it shows", "queries", "model"), [rows], right=["queries"])
     print("Queries: estimated total at the paper's full protocol. Exhibits share runs:")
     print("after table1, figure5a costs nothing. `all` reproduces everything.")
     print("A small run: parsimon reproduce table1 --images 30 --budget 1000")

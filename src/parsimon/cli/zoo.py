@@ -6,14 +6,13 @@ import json
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from parsimon import zoo
 from parsimon.catalogue import entries as catalogue
 from parsimon.catalogue.entries import Entry, megabytes
 from parsimon.cli.completion import ENTRY_NAMES
+from parsimon.cli.listing import print_listing
 from parsimon.cli.output import JSON, answer, as_json
 
 
@@ -55,20 +54,14 @@ def _fact(name: str) -> dict[str, Any]:
 
 
 def _print_entries() -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header in ("name", "images", "accuracy", "licence", "download"):
-        table.add_column(header, no_wrap=header != "name", justify="right" if header == "download" else "left")
-    for name in zoo.NAMES:
-        table.add_row(*_bundled(name))
-    table.add_section()
-    for network in (True, False):
-        for entry in catalogue.entries().values():
-            if entry.is_network is network:
-                table.add_row(*_installable(entry))
-        table.add_section()
-    console = Console()
-    console.print(table)
-    console.print(
+    bundled = [_bundled(name) for name in zoo.NAMES]
+    networks, data = (
+        [_installable(entry) for entry in catalogue.entries().values() if entry.is_network is network]
+        for network in (True, False)
+    )
+    headers = ("name", "images", "accuracy", "licence", "download")
+    print_listing(headers, [bundled, networks, data], right=["download"])
+    Console().print(
         "Accuracy is measured on CIFAR-10's test images, or on imagenet-samples.\n"
         "Install: parsimon zoo install NAME...    Details: parsimon zoo show NAME",
         highlight=False,
