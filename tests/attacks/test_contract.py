@@ -260,6 +260,7 @@ class HidesWhereItPaints(Honest):
         channels, height, width = context.shape
         grid = Grid(context.shape, (height, width), 1)
         base = np.zeros(grid.count, np.bool_)
+        yield Ask(Corners(grid, ~base))  # so that the loss moves, whatever the canvas shows of the others
         while True:
             yield Ask(Corners(grid, base, changed=()))
             base[rng.integers(channels)] ^= True

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from itertools import zip_longest
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from parsimon import PGD, Comparison, Result, Square, Threat
 from parsimon.core.engine import Counters
@@ -70,7 +72,7 @@ def test_every_number_is_where_its_header_says() -> None:
     assert header == ["attack", "success", "mean", "median", "on NES's", "mean of all"]
     # Of three successes one sample in 27, more than 2.5 %, is three times the least, and one three times the most. Of
     # four, 5 samples of 256 have a mean below 1.5, and 15 one of at most that; 13 have a median of 1.
-    mean, middle = "**23.3** (10.0 to 40.0)", "**20.0** (10.0 to 40.0)"
+    mean, middle = "23.3 (10.0 to 40.0)", "20.0 (10.0 to 40.0)"
     assert quick == ["Quick", "**75.0%** (30.1 to 95.4)", mean, middle, "**10.0**", "**42.5**"]
     mean, middle = "46.7 (30.0 to 60.0)", "50.0 (30.0 to 60.0)"
     assert slow == ["Slow", "**75.0%** (30.1 to 95.4)", mean, middle, "30.0", "60.0"]
@@ -102,6 +104,31 @@ def test_nothing_is_the_best_of_one() -> None:
     assert "**" not in table(THREE[0], THREE[3]).markdown()
 
 
+def best(made: Table) -> dict[str, set[str]]:
+    """The attacks that are marked as the best, by column."""
+    (rows,) = made.groups
+    return {
+        header: {row[0].text for row in rows if row[column].best}
+        for column, header in enumerate(made.headers)
+        if column
+    }
+
+
+def test_averages_over_successes_are_ranked_only_where_all_fooled_the_same_images() -> None:
+    same = best(table(row("A", 10, 20, None), row("B", 30, 40, None), relative_to="A"))
+    assert same == {"success": {"A", "B"}, "mean": {"A"}, "median": {"A"}, "on A's": {"A"}, "mean of all": {"A"}}
+    # B averages over an easier set of images; on those that B fooled, both have the same images again.
+    other = best(table(row("A", 10, 90, None), row("B", 30, None, None), relative_to="B"))
+    assert other == {"success": {"A"}, "mean": set(), "median": set(), "on B's": {"A"}, "mean of all": {"A"}}
+    third = best(table(row("A", 10, 90, None), row("B", None, 30, None), relative_to="A"))
+    assert third["on A's"] == set()
+
+
+def test_an_unfinished_attack_makes_nobody_the_best() -> None:
+    made = best(table(row("A", 10, 20, None), row("B", 30, None, None, ended="interrupted")))
+    assert made == {"success": set(), "mean": set(), "median": set(), "mean of all": set()}
+
+
 def test_without_a_reference_there_is_no_column_for_it() -> None:
     assert cells(table(*THREE).markdown())[0] == ["attack", "success", "mean", "median", "mean of all"]
 
@@ -128,6 +155,28 @@ def test_accuracy_under_attack_is_the_clean_one_less_what_any_attack_fooled() ->
     assert "Robust accuracy: 60.0% under this attack" in table(row("A", 9, None, None, None)).notes[0]
     union = table(row("A", 9, None, None, None), row("B", 9, 8, None, None))
     assert "Robust accuracy: 40.0% under these attacks" in union.notes[0]
+
+
+def test_an_estimate_says_on_how_many_images_it_rests() -> None:
+    name, result = row("A", 9, None, None, None)
+    whole = replace(result, clean=replace(result.clean, correct=np.arange(20) < 4))
+    some = replace(result, clean=replace(result.clean, correct=np.arange(20) < 16))
+    assert "estimated" not in str(table((name, whole)))
+    verdict = Comparison({name: some}).verdict
+    assert f"It is estimated from 4 of 16 correctly classified images: {verdict}." in table((name, some)).notes
+
+
+def test_a_targeted_run_does_not_speak_of_robust_accuracy() -> None:
+    name, result = row("A", 9, None)
+    notes = table((name, replace(result, threat=Threat(0.05, targeted=True)))).notes
+    assert notes[0] == "Clean accuracy: 80.0%."
+    assert not any("obust" in note for note in notes)
+
+
+def test_warnings_come_first() -> None:
+    name, result = row("A", 9, None)
+    warned = replace(result, clean=replace(result.clean, warnings=("Beware.",)))
+    assert table((name, warned)).notes[0] == "WARNING: Beware."
 
 
 def test_the_rate_of_an_interrupted_run_is_shown_as_a_lower_bound() -> None:
@@ -302,3 +351,78 @@ def test_a_name_cannot_leave_a_comment_of_latex() -> None:
     made = Table("title\n\\input{secrets}", ["attack"], [[[Cell("a\n\\input{x}")]]], ["note\r\\input{y}"])
     assert made.latex().splitlines()[:2] == ["% title \\input{secrets}", "% note \\input{y}"]
     assert r"a \textbackslash{}input\{x\}" in made.latex()
+
+
+# --- narrow terminals -------------------------------------------------------------------------------------------------
+
+
+def printed(made: Table, width: int) -> str:
+    """What a terminal of this width shows."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(made.rich(width))
+    return capture.get()
+
+
+LONG_NAMES = ("NES:imagenet-0.05,samples=50,strict=true", "RandomCorners")
+NARROW = {
+    "comparison": table(
+        *(row(name, 90_123, 100_000, 95_000, None, budget=100_000) for name in LONG_NAMES), relative_to=LONG_NAMES[1]
+    ),
+    "pairs": against(*(row(name, 90, 80, None, None) for name in LONG_NAMES)),
+}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("made", NARROW.values(), ids=NARROW)
+def test_a_narrow_terminal_shows_every_name_and_every_digit(made: Table, width: int) -> None:
+    text = printed(made, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    rows = [line for line in text.splitlines() if line.strip()]
+    # A name starts at the left, and its folded parts stand below each other there.
+    left = "".join(re.match(r"\S*", line)[0] for line in rows)  # type: ignore[index]
+    assert all(name in left for name in LONG_NAMES)
+    numbers = [cell.text for group in made.groups for each in group for cell in each[1:]]
+    numbers += [
+        end for group in made.groups for each in group for cell in each if cell.interval for end in cell.interval
+    ]
+    assert all(re.search(rf"(?<![\d,.]){re.escape(number)}(?![\d,.]*\d)", text) for number in numbers)
+
+
+def test_a_wide_terminal_does_not_stretch_a_table() -> None:
+    assert printed(table(*THREE), 200).splitlines()[1:3] == printed(table(*THREE), 80).splitlines()[1:3]
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+
+class Rows(HTMLParser):
+    """Collects the texts of a table's cells, as a browser would show them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def test_html_has_the_cells_of_the_table_and_nothing_that_a_name_brings() -> None:
+    name = "<script>alert(1)</script>&"
+    made = table(row(name, 9, 8, None), row("NES", 7, None, None))
+    parser = Rows()
+    parser.feed(made.html())
+    assert parser.rows[0] == list(made.headers)
+    assert [each[0] for each in parser.rows[1:]] == [name, "NES"]
+    assert parser.rows[1][1].startswith("66.7%")
+    assert "script" not in parser.tags

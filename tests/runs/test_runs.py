@@ -317,7 +317,7 @@ def test_curves_of_an_unfinished_run_are_drawn_with_a_note(here: Path) -> None:
     process = start(here, "plot", "cut")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out.strip()) == (0, "cut/curves.pdf")
-    assert err == f"note: cut has {unfinished} unfinished images, drawn as not fooled\n"
+    assert err == f"note: cut has {unfinished} unfinished images: curves end where one stopped\n"
 
 
 def test_a_run_of_an_unknown_earlier_format_is_not_changed_and_says_what_to_do(here: Path) -> None:

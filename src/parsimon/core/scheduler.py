@@ -23,13 +23,15 @@ class ActiveImage:
     """An image under attack: its search, its slot on the canvas, and its counts."""
 
     __slots__ = (
-        *("allowed", "ask", "entries", "goal", "gradients", "index", "out_of_range", "outside", "queries", "search"),
-        *("sent", "slot", "uncharged"),
+        *("allowed", "ask", "entries", "first_loss", "goal", "gradients", "index", "moved", "out_of_range", "outside"),
+        *("queries", "search", "sent", "slot", "uncharged"),
     )
 
     def __init__(self, task: Task, slot: int, search: Search) -> None:
         self.index, self.goal, self.slot, self.search = task.index, task.goal, slot, search
         self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
+        self.first_loss: float | None = None
+        self.moved = False  # whether a loss differed from the first
         self.ask: Ask
         self.allowed = self.sent = 0  # points of the ask that the budget allows, and that were sent
         self.entries: list[JournalEntry] = []  # received for the ask so far
@@ -51,6 +53,9 @@ class ActiveImage:
         """Count the points of an entry and return how many are charged."""
         points = len(entry.loss)
         charged = points - entry.uncharged
+        if not self.moved:
+            self.first_loss = entry.loss[0] if self.first_loss is None else self.first_loss
+            self.moved = bool((entry.loss != self.first_loss).any())
         self.outside += entry.outside
         self.out_of_range += entry.out_of_range
         self.gradients += 0 if entry.gradient is None else points
@@ -72,7 +77,8 @@ class ActiveImage:
     ) -> Outcome:
         counts = self.uncharged, self.outside, self.gradients
         success = predicted, point, confidence
-        return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range)
+        flat = ended != "success" and not self.moved and self.queries + self.uncharged > 1
+        return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range, flat)
 
 
 class Batch(NamedTuple):

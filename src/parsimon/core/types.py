@@ -269,6 +269,7 @@ class Outcome:
     # The model's probability of that class. It is not compared: its last digits depend on the shape of the batch.
     confidence: float | None = field(default=None, compare=False)
     out_of_range: int = 0
+    flat: bool = False  # not a success, and all of its losses, two at least, were equal
 
     @classmethod
     def unfinished(cls, index: int, journal: JournalEntry | None) -> Outcome:
@@ -278,4 +279,5 @@ class Outcome:
         gradients = 0 if journal.gradient is None else len(journal.gradient)
         queries = len(journal.loss) - journal.uncharged
         counts = (journal.uncharged, journal.outside, gradients)
-        return cls(index, False, queries, "interrupted", *counts, out_of_range=journal.out_of_range)
+        flat = len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
+        return cls(index, False, queries, "interrupted", *counts, out_of_range=journal.out_of_range, flat=flat)

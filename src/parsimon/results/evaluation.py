@@ -15,6 +15,7 @@ from parsimon.results.statistics import Interval
 from parsimon.results.table import Table
 from parsimon.results.tables import evaluation_table, grid_table
 from parsimon.results.verdict import Verdict
+from parsimon.results.warnings import warnings_of
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,11 @@ class Evaluation:
             last = list(self.black_box.values())[-1]
             return last.summary.unfinished
         return int((self.correct & ~self.settled).sum())  # nothing was attacked at this radius yet
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the robust accuracy."""
+        return warnings_of(self.results)
 
     @property
     def adversarial(self) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from parsimon.results.summary import Summary, count_robust, summarise
 from parsimon.results.table import Table
 from parsimon.results.tables import comparison_table, paired_table
 from parsimon.results.verdict import Verdict
+from parsimon.results.warnings import warnings_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class CleanPredictions:
     fingerprint: str | None = None  # of the model's file, if it has one
     runtime: str | None = None  # library that runs the model, with its version
     remarks: tuple[str, ...] = ()  # on how the run was executed, shown below its tables
+    warnings: tuple[str, ...] = ()  # reasons to doubt the results, found in the clean images
     kind: Scores = "logits"  # of the scores
 
     @property
@@ -183,6 +185,11 @@ class Comparison:
     def robust_accuracy(self) -> float:
         """The value of the verdict. While images are unfinished it can only fall."""
         return self.verdict.value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the results, one sentence each."""
+        return warnings_of(self.results)
 
     def table(self) -> Table:
         """Return the comparison as a table, which can be written as text, Markdown and LaTeX."""

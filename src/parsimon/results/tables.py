@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from parsimon.core.types import Outcome
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
@@ -39,26 +40,39 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple[Cell, ...]]:
     summaries = [result.summary for result in results.values()]
+    outcomes = [result.outcomes for result in results.values()]
+    same = _same_successes(outcomes)
     columns = [
         [Cell(name) for name in results],
         success_column(summaries),
-        column([Value(each.mean, each.mean_interval) for each in summaries]),
-        column([Value(each.median, each.median_interval) for each in summaries]),
+        column([Value(each.mean, each.mean_interval) for each in summaries], ranked=same),
+        column([Value(each.median, each.median_interval) for each in summaries], ranked=same),
     ]
     if reference is not None:
-        shared = [summarise(where_fooled(reference.outcomes, each.outcomes), each.budget) for each in results.values()]
-        columns.append(column([Value(each.mean, each.mean_interval) for each in shared]))
+        shared = [where_fooled(reference.outcomes, each) for each in outcomes]
+        averaged = [summarise(each, reference.budget) for each in shared]
+        values = [Value(each.mean, each.mean_interval) for each in averaged]
+        columns.append(column(values, ranked=_same_successes(shared)))
     of_all = [None if result.attack.white_box else result.summary.mean_of_all for result in results.values()]
     return list(zip(*columns, column([*map(Value, of_all)]), strict=True))
 
 
+def _same_successes(attacks: Sequence[Sequence[Outcome]]) -> bool:
+    """Return whether all attacks fooled the same images, so that averages over their successes can be ranked."""
+    return len({frozenset(each.index for each in outcomes if each.success) for outcomes in attacks}) <= 1
+
+
 def column(
-    values: Sequence[Value], write: Callable[[float], str] | None = None, rank: Callable[[float], float] = float
+    values: Sequence[Value],
+    write: Callable[[float], str] | None = None,
+    rank: Callable[[float], float] = float,
+    *,
+    ranked: bool = True,
 ) -> list[Cell]:
-    """Return a column's cells. The cells of lowest rank are the best, if there are several to compare."""
+    """Return a column's cells. The cells of lowest rank are the best, if there are several that can be compared."""
     write = write or _number
     ranks = [rank(value.number) for value in values if value.number is not None]
-    best = min(ranks) if len(ranks) > 1 else None
+    best = min(ranks) if len(ranks) > 1 and ranked else None
     return [
         Cell("-") if number is None else Cell(write(number), rank(number) == best, _ends(_number, interval))
         for number, interval in values
@@ -68,7 +82,8 @@ def column(
 def success_column(summaries: Sequence[Summary]) -> list[Cell]:
     """Return success rates in percent; `>=` marks the rate of an unfinished attack."""
     values = [Value(each.success_at_least, each.interval and _percent(each.interval)) for each in summaries]
-    cells = column(values, "{:.1%}".format, lambda rate: -rate)
+    finished = not any(each.unfinished for each in summaries)
+    cells = column(values, "{:.1%}".format, lambda rate: -rate, ranked=finished)
     return [
         cell._replace(text=f">= {cell.text}") if each.unfinished else cell
         for cell, each in zip(cells, summaries, strict=True)
@@ -77,12 +92,9 @@ def success_column(summaries: Sequence[Summary]) -> list[Cell]:
 
 def _notes(comparison: Comparison) -> list[str]:
     clean, budget = comparison.first.clean, comparison.first.budget
-    robust = f"{comparison.robust_accuracy:.1%}"
-    attacks = "these attacks" if len(comparison.results) > 1 else "this attack"
-    found = f" so far: at most {robust}" if comparison.unfinished else f": {robust} under {attacks}"
     notes = [
-        f"Clean accuracy: {clean.accuracy:.1%}. Robust accuracy{found}.",
-        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        *_warned(comparison.warnings),
+        *_accuracies(comparison),
         "Success: share of the attacked (correctly classified) images.",
         "Mean and median: queries per fooled image.",
         f"Mean of all: over all attacked images; a failure counts as {budget:,} queries.",
@@ -96,6 +108,21 @@ def _notes(comparison: Comparison) -> list[str]:
     if clean.backend is not None:
         notes.append(f"Model run by {clean.backend}.")
     return [*notes, *clean.remarks]
+
+
+def _accuracies(comparison: Comparison) -> list[str]:
+    """Return the clean accuracy, and the robust one with what it rests on."""
+    clean, verdict = comparison.first.clean, comparison.verdict
+    accuracy = f"Clean accuracy: {clean.accuracy:.1%}."
+    if comparison.first.threat.targeted:
+        return [accuracy]
+    attacks = "these attacks" if len(comparison.results) > 1 else "this attack"
+    found = f": {verdict.value:.1%} under {attacks}" if verdict.interval else f" so far: at most {verdict.value:.1%}"
+    notes = [f"{accuracy} Robust accuracy{found}."]
+    if verdict.kind == "estimate":
+        some = f"{verdict.attacked:,} of {clean.correct.sum():,} correctly classified images"
+        notes.append(f"It is estimated from {some}: {verdict}.")
+    return [*notes, "It is an upper bound on the true robust accuracy; more queries tighten it."]
 
 
 def _accounts(results: Mapping[str, Result]) -> list[str]:
@@ -132,9 +159,11 @@ def _verified(results: Mapping[str, Result]) -> list[str]:
     seen = {name: result.verification for name, result in results.items() if result.verification is not None}
     held = [f"{name} {each.held:,} of {each.queried:,}" for name, each in seen.items()]
     notes = _listed("Successes that hold when queried again", held)
-    if any(each.failed for each in seen.values()):
-        notes.append("WARNING: some successes do not hold. Are the model's responses random?")
     return notes + _listed("Successes not verified", [name for name in results if name not in seen])
+
+
+def _warned(warnings: Iterable[str]) -> list[str]:
+    return [f"WARNING: {warning}" for warning in warnings]
 
 
 def _listed(what: str, names: Iterable[str]) -> list[str]:
@@ -187,6 +216,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     if (other := evaluation.white_box_verdict) is not None:
         groups.append([_white_box_row(name, result, other) for name, result in evaluation.white_box.items()])
     notes = [
+        *_warned(evaluation.warnings),
         "Attacked: correctly classified images that no earlier attack fooled.",
         "Mean queries: per fooled image.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
@@ -197,7 +227,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     ]
     if evaluation.smaller is not None:
         known = int((evaluation.correct & evaluation.smaller.settled).sum())
-        notes.insert(1, f"{known:,} images fooled at a smaller radius were not attacked again.")
+        notes.append(f"{known:,} images fooled at a smaller radius were not attacked again.")
     if evaluation.unfinished:
         notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
     limits = f"at most {budget:,} queries per image and attack"

@@ -25,7 +25,7 @@ from parsimon.runs.packing import pack_entries, unpack_entries
 NUMBER_OF_FACTS = "facts"  # a fact itself, which is not counted
 OUTCOME_COLUMNS = (
     *("attack", "image", "success", "queries", "ended", "uncharged", "outside", "gradients", "predicted"),
-    *("grid", "point", "confidence", "out_of_range"),
+    *("grid", "point", "confidence", "out_of_range", "flat"),
 )
 # The columns that a checksum covers, in its order.
 COLUMNS = {"about": "key, value", "outcomes": ", ".join(OUTCOME_COLUMNS), "journal": "call, attack, told"}
@@ -42,7 +42,8 @@ CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB) WI
 CREATE TABLE outcomes (
     attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
     ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
-    predicted INTEGER, grid TEXT, point BLOB, confidence REAL, out_of_range INTEGER NOT NULL DEFAULT 0, checksum BLOB,
+    predicted INTEGER, grid TEXT, point BLOB, confidence REAL, out_of_range INTEGER NOT NULL DEFAULT 0,
+    flat INTEGER NOT NULL DEFAULT 0, checksum BLOB,
     PRIMARY KEY (attack, image)
 );
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL, checksum BLOB);
@@ -209,7 +210,8 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
 def _upgrade(database: sqlite3.Connection) -> None:
     """Turn format 3 into format 4, completely or not at all."""
     with transaction(database):
-        database.execute("ALTER TABLE outcomes ADD COLUMN out_of_range INTEGER NOT NULL DEFAULT 0")
+        for column in ("out_of_range", "flat"):
+            database.execute(f"ALTER TABLE outcomes ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
         for table in COLUMNS:
             database.execute(f"ALTER TABLE {table} ADD COLUMN checksum BLOB")
         try:

@@ -276,7 +276,7 @@ class Store:
         return (
             *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
             *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, packed),
-            *(confidence, outcome.out_of_range),
+            *(confidence, outcome.out_of_range, int(outcome.flat)),
         )
 
     def _to_outcome(self, row: tuple[Any, ...]) -> Outcome:
@@ -293,6 +293,7 @@ class Store:
                 predicted=None if predicted is None else _count(predicted),
                 point=self._unpack_point(index, columns["grid"], columns["point"]),
                 confidence=None if confidence is None else float(confidence),
+                flat=bool(_count(columns["flat"])),
                 **{name: _count(columns[name]) for name in counted},
             )
 

@@ -60,6 +60,7 @@ class Case:
         search, context = self.search(attack, task), self.context(task)
         outcome = Outcome(task.index, False, 0, "exhausted")
         reply: Reply | None = None
+        received: list[float] = []
         while (ask := next_ask(search, reply)) is not None:
             assert ask.points.size, f"{attack} asks for no image: an ask must have at least one point."
             assert attack.white_box or not ask.gradient, f"{attack} asks for gradients, but is not a white-box attack."
@@ -85,6 +86,7 @@ class Case:
                     "uncharged queries must be bounded."
                 )
                 loss, predicted, gradient = self._evaluate(task.goal, shown, ask.gradient)
+                received.append(loss)
                 if self.fooled(predicted, task) and not outside and loss >= ask.eligible_from:
                     point = Images(shown[None]).point(0)
                     outcome = replace(outcome, success=True, ended="success", predicted=predicted, point=point)
@@ -97,7 +99,7 @@ class Case:
             yield ask, reply
             if reply is None:
                 break
-        return outcome
+        return replace(outcome, flat=not outcome.success and len(received) > 1 and len(set(received)) == 1)
 
     def fooled(self, predicted: int, task: Task) -> bool:
         """Return whether this prediction is a success."""

@@ -1,0 +1,52 @@
+"""The headline of a comparison: its verdict in one sentence, for the terminal, the report and notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parsimon.results.statistics import wilson_interval
+from parsimon.results.tables import radius_text
+
+if TYPE_CHECKING:
+    from parsimon.results.evaluation import Evaluation
+    from parsimon.results.result import Comparison
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the robust accuracy, or how many images reached their target, with what it rests on."""
+    first, verdict = comparison.first, comparison.verdict
+    images = f"{verdict.images:,} images"
+    if verdict.attacked < first.clean.correct.sum():
+        some = f"{verdict.attacked:,} of {first.clean.correct.sum():,} correctly classified images"
+        images = f"estimate from {some}"
+    found = f"Robust accuracy {verdict}"
+    if first.threat.targeted:
+        images, found = f"{len(first.outcomes):,} images", _reached(comparison)
+    attacks = ", ".join(comparison.results)
+    limit = f"at most {first.budget:,} queries per image"
+    return f"{found} at eps {radius_text(first.threat.eps)}: {images}, {attacks}, {limit}"
+
+
+def evaluation_headline(evaluation: Evaluation, model: str) -> str:
+    """Return the robust accuracy of a model at one radius, with what it rests on."""
+    attacks, budget = " and ".join(evaluation.attacks), evaluation.budget
+    rest = f"{len(evaluation.correct):,} images, {attacks}, at most {budget:,} queries per image and attack"
+    accuracy = f"{model}: robust accuracy {evaluation.verdict()} at eps {radius_text(evaluation.eps)}"
+    return f"{accuracy}, clean accuracy {evaluation.clean_accuracy:.1%} ({rest})"
+
+
+def advice(comparison: Comparison) -> str | None:
+    """Return what makes a verdict of the headline, if it is none."""
+    if len(comparison.results) > 1 or comparison.first.threat.targeted:
+        return None
+    return "An upper bound: one attack only. For a verdict: parsimon evaluate MODEL"
+
+
+def _reached(comparison: Comparison) -> str:
+    """Return how many images reached their target under any attack."""
+    images = len(comparison.first.outcomes)
+    reached = len({each.index for result in comparison.results.values() for each in result.outcomes if each.success})
+    if comparison.unfinished:
+        return f"Target reached on at least {reached:,} of {images:,} images so far"
+    low, high = (f"{100 * end:.1f}" for end in wilson_interval(reached, images))
+    return f"Target reached on {reached:,} of {images:,} images, {reached / images:.1%} ({low} to {high}),"
