@@ -136,7 +136,10 @@ def choose(correct: NDArray[np.bool_], count: int | None, seed: int | None) -> N
     first correct ones. A larger sample therefore contains every smaller one with the same seed, and the samples of two
     models overlap as much as possible.
     """
-    if seed is None:
-        return np.flatnonzero(correct)[:count]
-    order = np.random.default_rng(seed).permutation(len(correct))
+    order = sample_order(len(correct), seed)
     return np.sort(order[correct[order]][:count])
+
+
+def sample_order(count: int, seed: int | None) -> NDArray[np.intp]:
+    """Return the order in which images are considered: shuffled with the seed, or as they are."""
+    return np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)

@@ -19,7 +19,7 @@ from parsimon.models import as_model
 from parsimon.results.result import Comparison, Result
 from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
-from parsimon.runs.evaluate import cell_folder, evaluation_config, is_evaluation
+from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
 from parsimon.runs.execute import goal_classes
 from parsimon.runs.preflight import check_shape, check_threat, classify
 from parsimon.runs.verification import in_ball, redraw

@@ -10,7 +10,7 @@ import tomli_w
 
 from parsimon.core.docstrings import meanings_of
 from parsimon.runs.config import Checked, ExecutionOptions, RunConfig, allowed_values
-from parsimon.runs.evaluate import OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
+from parsimon.runs.evaluation import OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
 
 _WIDTH = 98  # characters in a comment, without its sign
 
