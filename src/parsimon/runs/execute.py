@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,8 @@ from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs import preflight
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
+from parsimon.runs.diagnose import doubts
+from parsimon.runs.estimate import Estimate, announce
 from parsimon.runs.facts import check_version, record_clean
 from parsimon.runs.progress import Stage, show_progress
 from parsimon.runs.store import Store
@@ -87,10 +90,14 @@ def execute(
         raise InputError(f"watch must be a function; got {quote(watch)}")
     job = validate(config, attacks, inputs)
     workers = worker_pool(inputs.model, config.execution)
+    began = time.perf_counter()
     prepared = prepare(job)
+    seconds_per_query = (time.perf_counter() - began) / len(job.images)
     results: dict[str, Result] = {}
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
+        if config.execution.progress is not False and (store is None or store.get_fact("predicted") is None):
+            announce(Estimate.of(config, attacks, len(chosen), len(job.images), seconds_per_query))
         if store is not None:
             clean = record_clean(store, clean, prepared.labels, chosen)
         runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
@@ -181,6 +188,8 @@ def prepare(job: Job) -> Prepared:
         goals = goal_classes(job.targets, job.labels, labels, clean.classes)
         attackable = clean.correct & (goals != labels)
     preflight.check_any(clean, attackable)
+    found = doubts(job.model, job.images, job.labels, clean, job.any_threat)
+    clean = replace(clean, warnings=tuple(sentence for _, sentence in found))
     count = None if job.config.images == "all" else job.config.images
     chosen = choose(attackable, count, job.config.sample).tolist()
     return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)
