@@ -11,11 +11,12 @@ from parsimon.attacks import PGD, Thrift
 from parsimon.attacks.registry import attack_rows, reference_row
 from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
+from parsimon.data.pairs import split_pairs
 from parsimon.errors import InputError, check_whole
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
-from parsimon.runs.evaluate import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
+from parsimon.runs.evaluation import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
 from parsimon.runs.execute import Inputs, Watch, execute
 
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
@@ -86,8 +87,8 @@ class EvaluationSettings(SharedSettings, total=False):
 def attack(
     model: Any,
     images: Any,
-    labels: Any,
-    eps: float,
+    labels: Any = None,
+    eps: float | str | None = None,
     *,
     attack: Attack | str | None = None,
     **settings: Unpack[Settings],
@@ -99,10 +100,11 @@ def attack(
     Args:
         model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, a Foolbox
             model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
-        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; or any sequence that reads its
-            images lazily.
-        labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked.
-        eps: The radius of the L-infinity ball, for images in [0, 1].
+        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; any sequence that reads its images
+            lazily; or, with their labels, a torch `DataLoader` or a dataset of pairs (image, label).
+        labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked. None if
+            the images come with their labels.
+        eps: The radius of the L-infinity ball, for images in [0, 1]: a number or a fraction such as `"8/255"`.
         attack: The attack with its settings, or its name as on the command line (`"bandits:imagenet-0.05"`); Thrift by
             default. For the paper's own, pass `"parsimonious"`.
         settings: Budget, targets, loss and others: see `Settings`.
@@ -116,9 +118,9 @@ def attack(
 def compare(
     model: Any,
     images: Any,
-    labels: Any,
-    eps: float,
-    attacks: Attacks,
+    labels: Any = None,
+    eps: float | str | None = None,
+    attacks: Attacks = (),
     *,
     relative_to: str | None = None,
     **settings: Unpack[Settings],
@@ -145,8 +147,8 @@ def compare(
 def evaluate(
     model: Any,
     images: Any,
-    labels: Any,
-    eps: float | str,
+    labels: Any = ...,
+    eps: float | str | None = ...,
     *,
     attacks: Attacks = ENSEMBLE,
     white_box: bool = False,
@@ -158,8 +160,8 @@ def evaluate(
 def evaluate(
     model: Any,
     images: Any,
-    labels: Any,
-    eps: Sequence[float | str],
+    labels: Any = ...,
+    eps: Sequence[float | str] = ...,
     *,
     attacks: Attacks = ENSEMBLE,
     white_box: bool = False,
@@ -170,8 +172,8 @@ def evaluate(
 def evaluate(
     model: Any,
     images: Any,
-    labels: Any,
-    eps: float | str | Sequence[float | str],
+    labels: Any = None,
+    eps: float | str | Sequence[float | str] | None = None,
     *,
     attacks: Attacks = ENSEMBLE,
     white_box: bool = False,
@@ -208,11 +210,12 @@ def evaluate(
     watch, budget = plain.pop("watch", None), plain.pop("budget", DEFAULTS.budget)
     config = EvaluationConfig(
         models=tuple(models),
-        eps=_as_tuple(eps),
+        eps=_as_tuple(_check_given(eps)),
         budget=_as_tuple(budget),
         white_box=white_box,
         run=_config(plain, images="all"),
     )
+    images, labels = split_pairs(images, labels)  # once, since a loader may shuffle
     with_pgd = {**rows, **({PGD.__name__: PGD()} if white_box else {})}
     evaluations = {}
     for name, each in models.items():
@@ -239,8 +242,15 @@ def _run(
     watch, targets, at_most = (plain.pop(name, None) for name in ("watch", "targets", "at_most"))
     if at_most is not None:
         check_whole("at_most", at_most, 1)
-    config = _config(plain, eps=eps, images="all" if at_most is None else at_most)
-    return execute(config, attacks, Inputs(*inputs, targets=targets), watch=watch)
+    config = _config(plain, eps=_check_given(eps), images="all" if at_most is None else at_most)
+    model, images, labels = inputs
+    return execute(config, attacks, Inputs(model, *split_pairs(images, labels), targets=targets), watch=watch)
+
+
+def _check_given(eps: Any) -> Any:
+    if eps is None:
+        raise InputError("eps is missing: give the radius of the ball, as in eps=8/255", argument="eps")
+    return eps
 
 
 def _config(settings: Mapping[str, Any], **further: Any) -> RunConfig:

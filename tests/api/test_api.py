@@ -254,7 +254,7 @@ def test_a_lazy_sequence_gives_the_result_of_the_array(bundled: Bundled, broken:
 
 def test_a_lazy_sequence_is_asked_for_few_images_at_once_and_twice_for_each(bundled: Bundled) -> None:
     source = OnDisk(bundled.images)
-    sizes = {"budget": 20, "batch_size": 2, "in_flight": 2}
+    sizes: Any = {"budget": 20, "batch_size": 2, "in_flight": 2}
     parsimon.attack(zoo.path("robust"), source, bundled.labels, SMALL, attack="parsimonious", **sizes)
     assert all(type(index) is int for index in source.asked)
     assert source.asked == [*range(10), *np.flatnonzero(bundled.correct)]  # to classify, then to attack

@@ -9,11 +9,14 @@ from parsimon.cli import output
 from parsimon.cli.attacks import attacks
 from parsimon.cli.check import check
 from parsimon.cli.completion import completion
+from parsimon.cli.diff import diff
+from parsimon.cli.evaluate import evaluate
 from parsimon.cli.export import export
 from parsimon.cli.init import init
 from parsimon.cli.look import plot, report, show
 from parsimon.cli.reproduce import reproduce
-from parsimon.cli.run import compare, resume, run
+from parsimon.cli.resume import resume
+from parsimon.cli.run import compare, run
 from parsimon.cli.verify import verify
 from parsimon.cli.view import view
 from parsimon.cli.zoo import command as zoo
@@ -29,6 +32,7 @@ def command() -> None:
 
 
 for part in (
+    evaluate,
     run,
     compare,
     resume,
@@ -39,6 +43,7 @@ for part in (
     reproduce,
     zoo,
     check,
+    diff,
     verify,
     export,
     attacks,

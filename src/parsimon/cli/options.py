@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +20,7 @@ Function = Callable[..., None]
 Decorator = Callable[[Function], Function]
 
 
-class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
     """A whole number, or `all`."""
 
     name = "integer or all"
@@ -101,6 +101,10 @@ PREPROCESS = click.option(
 BATCH_SIZE = click.option(
     "--batch-size", type=int, help="Images per batch. [default: 256; on a CPU 64 to 512, by the number of images]"
 )
+LOSS = click.option("--loss", type=choice(Loss), help="Loss to maximise. [default: the attack's own]")
+EIGHT_BIT = click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255.")
+SEED = click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices.")
+OUT = click.option("--out", type=PathName(), help="Folder for results. [default: a new one in parsimon-results]")
 RUN = (
     MODEL,
     DATA,
@@ -108,7 +112,7 @@ RUN = (
     SCORES,
     click.option(
         "--images",
-        type=_Count(),
+        type=Count(),
         default=DEFAULTS.images,
         show_default=True,
         help="Number of correctly classified images to attack, or `all`.",
@@ -129,15 +133,11 @@ RUN = (
         type=choice(Targets),
         help="Targeted attack: reach the class after the true one, or one drawn per image.",
     ),
-    click.option("--loss", type=choice(Loss), help="Loss to maximise. [default: the attack's own]"),
-    click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255."),
-    click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices."),
+    LOSS,
+    EIGHT_BIT,
+    SEED,
     BATCH_SIZE,
-    click.option(
-        "--out",
-        type=PathName(),
-        help="Folder for the run and its tables. [default: a new one in parsimon-results]",
-    ),
+    OUT,
 )
 EXECUTION = (
     click.option("--in-flight", type=int, help="Images attacked at once; sets the memory used. [default: 256 or more]"),
@@ -177,11 +177,11 @@ def take_execution(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def given_settings(context: click.Context) -> dict[str, Any]:
-    """Return the settings of a run that are on the command line, without defaults: they replace those of a file."""
+def given_settings(context: click.Context, known: Collection[str] = RunConfig.__struct_fields__) -> dict[str, Any]:
+    """Return the settings that are on the command line, without defaults: they replace those of a file."""
     typed = click.core.ParameterSource.COMMANDLINE
     names = [name for name in context.params if context.get_parameter_source(name) is typed]
-    return {name: context.params[name] for name in names if name in RunConfig.__struct_fields__}
+    return {name: context.params[name] for name in names if name in known}
 
 
 def options(*options: Decorator) -> Decorator:

@@ -1,4 +1,4 @@
-"""`parsimon run`, `compare` and `resume`."""
+"""`parsimon run` and `compare`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 import click
 
 from parsimon import runs, zoo
+from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES
+from parsimon.cli.diff import NO_WORSE_THAN
+from parsimon.cli.estimate import DRY_RUN, PRICE, show_estimates
 from parsimon.cli.options import (
     ATTACK_HELP,
     DOWNLOAD,
@@ -26,15 +29,16 @@ from parsimon.cli.options import (
     take_execution,
 )
 from parsimon.cli.output import JSON, QUIET
-from parsimon.cli.show import FAIL_UNDER, PICTURE, RESULTS, finish
+from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, finish
 from parsimon.errors import InputError
 from parsimon.results.result import Comparison
 from parsimon.results.table import TABLE_FILES
 from parsimon.runs.config import DEFAULTS, RunConfig
+from parsimon.runs.dry_run import estimate_run
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
-_OUTPUT = (FORMAT, FAIL_UNDER, JSON, QUIET)
-_TRACK = click.option(
+OUTPUT = (FORMAT, FAIL_UNDER, GATE, JSON, QUIET)
+TRACK = click.option(
     "--track",
     multiple=True,
     metavar="TOOL",
@@ -44,7 +48,7 @@ _TRACK = click.option(
 
 
 @click.command(cls=GroupedCommand)
-@options(*RUN, DOWNLOAD, *EXECUTION, _TRACK, *_OUTPUT)
+@options(*RUN, DOWNLOAD, *EXECUTION, TRACK, DRY_RUN, PRICE, *OUTPUT, BASELINE, NO_WORSE_THAN)
 @click.option(
     "--attack",
     "attacks",
@@ -56,16 +60,7 @@ _TRACK = click.option(
 )
 @click.argument("spec", required=False, type=PathName(), metavar="[SPEC.toml]")
 @click.pass_context
-def run(
-    context: click.Context,
-    /,
-    spec: Path | None,
-    out: Path | None,
-    download: bool,
-    form: str,
-    fail_under: float | None,
-    **settings: Any,
-) -> None:
+def run(context: click.Context, /, spec: Path | None, **settings: Any) -> None:
     """Attack a model and print a table.
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A TOML file can
@@ -80,15 +75,12 @@ def run(
     parsimon run experiment.toml --budget 500 --out results
     parsimon run --model model.onnx --data images.npz --images all --fail-under 0.30
     """
-    execution, track = take_execution(settings), settings.pop("track")
     config = (DEFAULTS if spec is None else RunConfig.read(spec)).replace(**given_settings(context))
-    folder = _start(config, out, download=download)
-    start = partial(runs.run, config, folder, **execution)
-    finish(_tracked(start, config, folder, track), folder, form, fail_under)
+    _launch(config, settings)
 
 
 @click.command(cls=GroupedCommand)
-@options(*RUN, DOWNLOAD, *EXECUTION, _TRACK, *_OUTPUT)
+@options(*RUN, DOWNLOAD, *EXECUTION, TRACK, DRY_RUN, PRICE, *OUTPUT, BASELINE, NO_WORSE_THAN)
 @click.option(
     "--relative-to",
     metavar="ATTACK",
@@ -96,9 +88,7 @@ def run(
     help="Also average queries over the images that this attack fooled. [default: nes]",
 )
 @click.argument("attacks", nargs=-1, metavar="[ATTACK]...", shell_complete=ATTACK_NAMES)
-def compare(
-    attacks: tuple[str, ...], out: Path | None, download: bool, form: str, fail_under: float | None, **settings: Any
-) -> None:
+def compare(attacks: tuple[str, ...], **settings: Any) -> None:
     """Compare several attacks on the same images of the same model, in one table.
 
     Without arguments: the attacks of the paper, which are parsimonious, bandits, nes, and pgd as the white-box line. An
@@ -110,33 +100,27 @@ def compare(
     parsimon compare parsimonious square signhunter --budget 5000
     parsimon compare bandits bandits,strict=true nes:imagenet-0.05 --model model.onnx --data images.npz
     """
-    execution, track = take_execution(settings), settings.pop("track")
-    config = RunConfig(attacks=attacks or _OF_THE_PAPER, **settings)
-    folder = _start(config, out, download=download)
+    shared = {name: value for name, value in settings.items() if name in RunConfig.__struct_fields__}
+    _launch(RunConfig(attacks=attacks or _OF_THE_PAPER, **shared), settings)
+
+
+def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
+    """Start a run with the options of its command, or estimate it."""
+    execution, gate = take_execution(settings), settings["gate"]
+    against = Against.given(settings["baseline"], settings["no_worse_than"], gate)
+    folder = results_folder(settings["out"])
+    zoo.ensure([config.model, config.data], download=settings["download"])
+    if settings["dry_run"]:
+        show_estimates([estimate_run(config.replace(**execution))], settings["price_per_1000"])
+        return
     start = partial(runs.run, config, folder, **execution)
-    finish(_tracked(start, config, folder, track), folder, form, fail_under)
+    comparison = tracked_run(start, config, folder, settings["track"])
+    finish(comparison, folder, settings["form"], settings["fail_under"], gate, against)
 
 
-@click.command()
-@options(*EXECUTION, _TRACK, *_OUTPUT)
-@click.argument("folder", type=PathName())
-def resume(folder: Path, form: str, fail_under: float | None, track: tuple[str, ...], **settings: Any) -> None:
-    """Resume a run where it stopped, in the middle of an image if need be.
-
-    No answered query is repeated. A finished run is shown again.
-    """
-    start = partial(runs.resume, folder, **take_execution(settings))
-    finish(_tracked(start, runs.config_of(folder), folder, track), folder, form, fail_under)
-
-
-def _start(config: RunConfig, out: Path | None, *, download: bool) -> Path:
-    """Return the folder of a new run, with its model and data installed if they are the zoo's."""
-    folder = _results_folder(out)
-    zoo.ensure([config.model, config.data], download=download)
-    return folder
-
-
-def _tracked(start: Callable[..., Comparison], config: RunConfig, folder: Path, tools: tuple[str, ...]) -> Comparison:
+def tracked_run(
+    start: Callable[..., Comparison], config: RunConfig, folder: Path, tools: tuple[str, ...]
+) -> Comparison:
     """Run, and report to tracking tools."""
     if not tools:
         return start()
@@ -148,10 +132,10 @@ def _tracked(start: Callable[..., Comparison], config: RunConfig, folder: Path, 
     return comparison
 
 
-def _results_folder(out: Path | None) -> Path:
+def results_folder(out: Path | None) -> Path:
     """Return where to write; checked before the run, and never over earlier results."""
     folder = out or Path("parsimon-results") / time.strftime("%Y-%m-%d-%H%M%S")
-    if runs.is_run(folder):
+    if runs.is_run(folder) or runs.is_evaluation(folder):
         raise InputError(f"{folder} holds a run; choose another folder with --out, or: parsimon resume {folder}")
     if any((folder / name).exists() for name in (RESULTS, PICTURE, *TABLE_FILES.values())):
         raise InputError(f"{folder} already holds results; choose another folder with --out")

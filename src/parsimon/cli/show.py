@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import click
 from rich.console import Console
 
 from parsimon import runs
+from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
 from parsimon.report.export import write_results
 from parsimon.report.picture import save_examples
 from parsimon.results.result import Comparison, Result
 from parsimon.results.table import TABLE_FILES, Table, write_tables
+from parsimon.results.verdict import Gate
 
 RESULTS, PICTURE = "results.csv", "examples.png"
 
 
-class _Share(click.FloatRange):
+class Share(click.FloatRange):
     """A number from 0 to 1; click alone would accept nan."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
@@ -35,39 +37,61 @@ class _Share(click.FloatRange):
 
 FAIL_UNDER = click.option(
     "--fail-under",
-    type=_Share(0, 1),
+    type=Share(0, 1),
     metavar="ACCURACY",
     help="Exit with code 3 if accuracy under attack is below this: the fraction of all images that are classified "
     "correctly and that no attack fooled. An unfinished run never passes.",
 )
 
+GATE = click.option(
+    "--gate",
+    type=click.Choice(get_args(Gate)),
+    default="estimate",
+    show_default=True,
+    help="What a gate compares: the value itself, or the lower end of its 95 % interval.",
+)
+
 _EXAMPLES = 6
 
 
-def finish(comparison: Comparison, folder: Path, form: str, fail_under: float | None) -> NoReturn:
+def finish(
+    comparison: Comparison,
+    folder: Path,
+    form: str,
+    fail_under: float | None,
+    gate: Gate = "estimate",
+    against: Against | None = None,
+) -> NoReturn:
     """Print the tables, write the result files, and exit with the code for scripts."""
     write_results(comparison.results, folder / RESULTS)
     tables = comparison.tables()
     written = [folder / RESULTS, *write_tables(tables, folder)]
-    if _write_examples(comparison, folder / PICTURE, runs.classes_of(folder)):
+    if write_examples(comparison.results.values(), folder / PICTURE, runs.classes_of(folder)):
         written.append(folder / PICTURE)
-    display(comparison, folder, form, fail_under, written)
+    passes = display(comparison, folder, form, fail_under, written, gate, against)
     if comparison.unfinished:
         print(
             f"Unfinished:  parsimon resume {folder}",
             file=sys.stdout if form == "text" and not as_json() else sys.stderr,
         )
         sys.exit(Exit.INTERRUPTED)
-    sys.exit(Exit.DONE if _passes(comparison, fail_under) else Exit.BELOW_GATE)
+    sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
 
 
 def display(
-    comparison: Comparison, folder: Path, form: str, fail_under: float | None, written: Sequence[Path] = ()
+    comparison: Comparison,
+    folder: Path,
+    form: str,
+    fail_under: float | None,
+    written: Sequence[Path] = (),
+    gate: Gate = "estimate",
+    against: Against | None = None,
 ) -> bool:
-    """Print the tables and the paths of the files, or all as JSON; return whether the gate is passed."""
+    """Print the tables and the paths of the files, or all as JSON; return whether the gates are passed."""
+    found = None if against is None else against.compare(folder)
 
     def text() -> None:
-        print_tables(comparison.tables(), form)
+        print_tables([*comparison.tables(), *([] if found is None else [found.table()])], form)
         # Markdown and LaTeX stay alone on standard output, to be piped into a paper.
         say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
         by_name = {path.name: path for path in written}
@@ -77,18 +101,17 @@ def display(
         if PICTURE in by_name:
             say(f"Examples:    {by_name[PICTURE]}")
 
-    passes = _passes(comparison, fail_under)
-    gate = None if fail_under is None else {"fail_under": fail_under, "passed": passes}
-    answer(lambda: {**described(comparison, folder), "files": [*map(str, written)], "gate": gate}, text)
+    passes = fail_under is None or comparison.verdict.passes(fail_under, gate)
+    result = None if fail_under is None else {"fail_under": fail_under, "by": gate, "passed": passes}
+    document = {"files": [*map(str, written)], "gate": result}
+    if against is not None and found is not None:
+        document["baseline"] = against.described(found)
+    answer(lambda: {**described(comparison, folder), **document}, text)
     if not passes:
         accuracy = f"accuracy under attack is {comparison.robust_accuracy:.4f}"
         left = f" so far, with {comparison.unfinished:,} unfinished attacks" if comparison.unfinished else ""
         print(f"gate not passed: {accuracy}{left}; at least {fail_under} is required", file=sys.stderr)
-    return passes
-
-
-def _passes(comparison: Comparison, fail_under: float | None) -> bool:
-    return fail_under is None or (not comparison.unfinished and comparison.robust_accuracy >= fail_under)
+    return passes and (against is None or found is None or against.passes(found))
 
 
 def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
@@ -147,14 +170,14 @@ def print_tables(tables: Sequence[Table], form: str) -> None:
     for number, table in enumerate(tables):
         console.line(min(1, number))
         if form == "text":
-            console.print(table.rich())
+            console.print(table.rich(console.width))
         else:
             print(getattr(table, form)())
 
 
-def _write_examples(comparison: Comparison, path: Path, names: tuple[str, ...] | None) -> bool:
+def write_examples(results: Iterable[Result], path: Path, names: tuple[str, ...] | None) -> bool:
     """Save examples of the first attack that succeeded; return whether there is one."""
-    for result in comparison.results.values():
+    for result in results:
         fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
         if fooled:
             save_examples(result, fooled, names, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.errors import InputError, quote
+from parsimon.results.display import Displayed
+from parsimon.results.headline import evaluation_headline
 from parsimon.results.result import CleanPredictions, Result
+from parsimon.results.rows import Row, evaluation_rows
 from parsimon.results.statistics import Interval
 from parsimon.results.table import Table
 from parsimon.results.tables import evaluation_table, grid_table
@@ -18,8 +21,8 @@ from parsimon.results.verdict import Verdict
 from parsimon.results.warnings import warnings_of
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Displayed):
     """What several attacks leave of a model's accuracy at one radius, each within its budget.
 
     Arrays have one entry per image, in the given order. After an interruption, unfinished images count as robust;
@@ -84,8 +87,9 @@ class Evaluation:
     def robust_within(self, budget: float) -> NDArray[np.bool_]:
         """Whether the clean image is correct and no black-box attack fools the model within so many queries.
 
-        Exact at each of `budgets`. Below the smallest it is an upper bound, since attacks skip images that an earlier
-        one fooled.
+        Each attack was run with the largest budget, on which the schedule of some depends. At each of `budgets` this is
+        what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
+        fooled.
         """
         return self.correct & (self.fooled_after > budget)
 
@@ -174,12 +178,24 @@ class Evaluation:
         """Return the accuracy left after each attack as a table, for text, Markdown and LaTeX."""
         return evaluation_table(self)
 
+    def tables(self) -> list[Table]:
+        """Return the table, as a list."""
+        return [self.table()]
+
+    def headline(self) -> str:
+        """Return the verdict in one sentence."""
+        return evaluation_headline(self, "model")
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of `to_frame`, one per given image."""
+        return evaluation_rows(self)
+
     def __str__(self) -> str:
         return str(self.table())
 
 
-@dataclass(frozen=True)
-class EvaluationGrid:
+@dataclass(frozen=True, repr=False)
+class EvaluationGrid(Displayed):
     """Several models at several radii, on the same images.
 
     Attributes:
@@ -214,6 +230,27 @@ class EvaluationGrid:
     def table(self) -> Table:
         """Return the robust accuracy by radius and model, for text, Markdown and LaTeX."""
         return grid_table(self)
+
+    def tables(self) -> list[Table]:
+        """Return the table, as a list."""
+        return [self.table()]
+
+    def headline(self) -> str:
+        """Return the verdict on each model at its largest radius, separated by semicolons."""
+        rows = self.evaluations.items()
+        return "; ".join(evaluation_headline(evaluations[-1], model) for model, evaluations in rows)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the results, one sentence each."""
+        found = (each for row in self.evaluations.values() for evaluation in row for each in evaluation.warnings)
+        return tuple(dict.fromkeys(found))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of `to_frame`, one per model, radius and given image."""
+        for model, evaluations in self.evaluations.items():
+            for evaluation in evaluations:
+                yield from ({"model": model, "eps": evaluation.eps, **row} for row in evaluation.rows())
 
     def __str__(self) -> str:
         return str(self.table())

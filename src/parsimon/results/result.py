@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,9 @@ from parsimon.core.model import Traffic
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, Image, ImageSource, Outcome
 from parsimon.errors import InputError
+from parsimon.results.display import Displayed
+from parsimon.results.headline import headline
+from parsimon.results.rows import Row, result_rows
 from parsimon.results.statistics import Paired, paired
 from parsimon.results.summary import Summary, count_robust, summarise
 from parsimon.results.table import Table
@@ -63,8 +66,8 @@ class Verification:
         return self.queried - len(self.failed)
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Displayed):
     """The result of one attack. Its arrays have one entry per given image, in the same order.
 
     Images that the model misclassifies without an attack are not attacked; see `attacked`.
@@ -130,7 +133,30 @@ class Result:
 
     def table(self) -> Table:
         """Return the result as a table, which can be written as text, Markdown and LaTeX."""
-        return Comparison({type(self.attack).__name__: self}).table()
+        return self._alone.table()
+
+    def tables(self) -> list[Table]:
+        """Return the table, as a list."""
+        return [self.table()]
+
+    def headline(self) -> str:
+        """Return the verdict on the model under this attack, and the attack's success."""
+        least = "at least " if self.summary.unfinished else ""
+        fooled = f"{least}{self.summary.success_at_least:.1%} of {len(self.outcomes):,} attacked images fooled"
+        return f"{self._alone.headline()}, {fooled}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the result, one sentence each."""
+        return self._alone.warnings
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of `to_frame`, one per given image."""
+        return result_rows(self)
+
+    @property
+    def _alone(self) -> Comparison:
+        return Comparison({type(self.attack).__name__: self})
 
     def __str__(self) -> str:
         return str(self.table())
@@ -141,8 +167,8 @@ class Result:
         return array
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """Several attacks on the same images of the same model.
 
     Attributes:
@@ -195,6 +221,12 @@ class Comparison:
         """Return the comparison as a table, which can be written as text, Markdown and LaTeX."""
         return comparison_table(self)
 
+    @property
+    def can_pair(self) -> bool:
+        """Whether several black-box attacks have finished, on the same images."""
+        attacked = {tuple(each.index for each in result.outcomes) for result in self.black_box.values()}
+        return len(self.black_box) > 1 and len(attacked) == 1 and not self.unfinished
+
     def paired(self) -> dict[str, Paired]:
         """Compare the first black-box attack, a, with each of the others, b, image by image.
 
@@ -204,10 +236,18 @@ class Comparison:
         return {name: paired(results[0][1].outcomes, other.outcomes, other.budget) for name, other in results[1:]}
 
     def tables(self) -> list[Table]:
-        """Return the comparison, and the paired table if several black-box attacks have finished."""
-        if len(self.black_box) < 2 or self.unfinished:
+        """Return the comparison, and the paired table if several black-box attacks have finished the same images."""
+        if not self.can_pair:
             return [self.table()]
         return [self.table(), paired_table(next(iter(self.black_box)), self.paired())]
+
+    def headline(self) -> str:
+        """Return the verdict in one sentence."""
+        return headline(self)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of `to_frame`, one per attack and given image."""
+        return ({"attack": name, **row} for name, result in self.results.items() for row in result.rows())
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables()))

@@ -4,6 +4,15 @@ Imports everything below: attacks, models, data, results.
 """
 
 from parsimon.runs.audit import verify
+from parsimon.runs.difference import diff
+from parsimon.runs.evaluation import (
+    EvaluationConfig,
+    evaluate,
+    evaluation_classes,
+    is_evaluation,
+    load_evaluation,
+    resume_evaluation,
+)
 from parsimon.runs.stored import (
     StoredRun,
     classes_of,
@@ -18,15 +27,22 @@ from parsimon.runs.stored import (
 )
 
 __all__ = [
+    "EvaluationConfig",
     "StoredRun",
     "classes_of",
     "config_of",
     "data_of",
+    "diff",
+    "evaluate",
+    "evaluation_classes",
     "facts_of",
     "identity",
+    "is_evaluation",
     "is_run",
     "load",
+    "load_evaluation",
     "resume",
+    "resume_evaluation",
     "run",
     "verify",
 ]

@@ -36,6 +36,7 @@ from parsimon.runs.config import (
     read_toml,
 )
 from parsimon.runs.execute import Watch
+from parsimon.runs.progress import progress_context
 
 ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
 WHITE_BOX = "pgd"
@@ -129,6 +130,9 @@ def check_black_box(attacks: Mapping[str, Any]) -> None:
         )
 
 
+DEFAULTS = EvaluationConfig()
+
+
 def evaluate_radii(
     cells: Sequence[RunConfig], attacks: Sequence[str], budgets: tuple[int, ...], run_cell: RunCell
 ) -> tuple[Evaluation, ...]:
@@ -163,7 +167,9 @@ def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = No
     evaluations: dict[str, tuple[Evaluation, ...]] = {}
 
     def run_cell(cell: RunConfig, excluded: Collection[int]) -> Mapping[str, Result]:
-        return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
+        place = f"model {config.models.index(cell.model) + 1} of {len(config.models)}, eps {cell.eps}"
+        with progress_context(place):
+            return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
 
     for model in config.models:
         found = evaluate_radii([*config.cells(model)], config.attacks, config.budget, run_cell)
@@ -171,6 +177,12 @@ def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = No
         if any(each.unfinished for each in found):
             break
     return _grid(config, evaluations)
+
+
+def resume_evaluation(folder: Path, *, watch: Watch | None = None, **execution: Any) -> EvaluationGrid:
+    """Resume an evaluation where it stopped, in the middle of an image if need be."""
+    config = evaluation_config(folder)
+    return evaluate(msgspec.structs.replace(config, run=config.run.replace(**execution)), folder, watch=watch)
 
 
 def load_evaluation(folder: Path) -> EvaluationGrid:
@@ -219,3 +231,10 @@ def cell_folder(folder: Path, config: EvaluationConfig, cell: RunConfig) -> Path
 def _slug(text: str) -> str:
     """Return a text as the name of a folder."""
     return re.sub(r"[^\w.-]+", "_", text).strip("._")[-60:] or "model"
+
+
+def evaluation_classes(folder: Path) -> tuple[str, ...] | None:
+    """Return the names of the classes of an evaluation's data, where they are known."""
+    config = evaluation_config(folder)
+    first, *_ = config.cells(config.models[0])
+    return stored.data_of(first).classes

@@ -1,0 +1,259 @@
+"""`parsimon evaluate`: the verdict on one or several models."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from parsimon import runs, zoo
+from parsimon.cli.completion import ATTACK_NAMES, MODEL_NAMES
+from parsimon.cli.options import (
+    ATTACK_HELP,
+    BATCH_SIZE,
+    DATA,
+    DOWNLOAD,
+    EIGHT_BIT,
+    EXECUTION,
+    FORMAT,
+    LOSS,
+    OUT,
+    PREPROCESS,
+    SCORES,
+    SEED,
+    Count,
+    GroupedCommand,
+    given_settings,
+    options,
+    take_execution,
+)
+from parsimon.cli.output import JSON, QUIET, Exit, answer
+from parsimon.cli.run import results_folder
+from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, print_tables, write_examples
+from parsimon.errors import InputError
+from parsimon.report.export import write_results
+from parsimon.report.page import PAGE, write_report
+from parsimon.results.evaluation import Evaluation, EvaluationGrid
+from parsimon.results.headline import evaluation_headline
+from parsimon.results.table import TABLE_FILES, Table, write_tables
+from parsimon.results.tables import radius_text
+from parsimon.results.verdict import Gate
+from parsimon.runs.config import read_toml
+from parsimon.runs.evaluation import DEFAULTS, OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
+
+
+class _Listed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """Several values, separated by commas."""
+
+    def __init__(self, kind: click.ParamType, name: str) -> None:  # type: ignore[type-arg]
+        self._kind, self.name = kind, name
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        return tuple(self._kind.convert(each.strip(), parameter, context) for each in value.split(","))
+
+
+_SETTINGS = (
+    DATA,
+    PREPROCESS,
+    SCORES,
+    click.option(
+        "--images",
+        type=Count(),
+        default=DEFAULTS.run.images,
+        show_default=True,
+        help="Number of images of the data, or `all`. Misclassified ones count against the model.",
+    ),
+    click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]"),
+    click.option(
+        "--eps",
+        type=_Listed(click.STRING, "radii"),
+        metavar="RADIUS[,RADIUS]...",
+        default=",".join(map(str, DEFAULTS.eps)),
+        show_default=True,
+        help="Radii of the L-infinity ball, for images in [0, 1]: numbers or fractions, separated by commas.",
+    ),
+    click.option(
+        "--budget",
+        type=_Listed(click.INT, "numbers"),
+        metavar="QUERIES[,QUERIES]...",
+        default=",".join(map(str, DEFAULTS.budget)),
+        show_default=True,
+        help="Queries allowed per image and attack. The robust accuracy is reported for each number.",
+    ),
+    click.option(
+        "--attack",
+        "attacks",
+        multiple=True,
+        default=DEFAULTS.attacks,
+        show_default=True,
+        help=f"{ATTACK_HELP} May be given more than once. Each attack gets the images that no earlier one fooled.",
+        shell_complete=ATTACK_NAMES,
+    ),
+    click.option("--white-box", is_flag=True, help="Also run PGD, which sees gradients, as the other bound."),
+    LOSS,
+    EIGHT_BIT,
+    SEED,
+    BATCH_SIZE,
+    OUT,
+)
+
+
+@click.command(cls=GroupedCommand)
+@options(*_SETTINGS, DOWNLOAD, *EXECUTION, FORMAT, FAIL_UNDER, GATE, JSON, QUIET)
+@click.argument("models", nargs=-1, metavar="[MODEL]... | SPEC.toml", shell_complete=MODEL_NAMES)
+@click.pass_context
+def evaluate(
+    context: click.Context,
+    /,
+    models: tuple[str, ...],
+    out: Path | None,
+    download: bool,
+    form: str,
+    fail_under: float | None,
+    gate: Gate,
+    **settings: Any,
+) -> None:
+    """Measure the robust accuracy of models: the share of images that stay correctly classified under attack.
+
+    Without arguments: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255, under Thrift and
+    Square. An image that is fooled at one radius counts as fooled at every larger one, and is not attacked again.
+    The evaluation is stored as it goes; `parsimon resume` continues it. It ends with a table and an HTML page.
+
+    \b
+    parsimon evaluate
+    parsimon evaluate robust standard --eps 1/255,2/255,4/255,8/255
+    parsimon evaluate model.onnx --data images.npz --images all --budget 500,2000
+    parsimon evaluate model.onnx --data images.npz --white-box --fail-under 0.30
+    parsimon evaluate evaluation.toml --out results
+    """
+    execution = take_execution(settings)
+    config = _configured(models, given_settings(context, (*OWN_SETTINGS, *SHARED_SETTINGS)), execution)
+    folder = results_folder(out)
+    zoo.ensure([*config.models, config.run.data], download=download)
+    finish(runs.evaluate(config, folder), folder, form, fail_under, gate)
+
+
+def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Mapping[str, Any]) -> EvaluationConfig:
+    """Return the configuration: a file's settings, replaced by those on the command line."""
+    if any(name.endswith(".toml") for name in models):
+        if len(models) > 1:
+            raise InputError("name one TOML file that describes the evaluation, or models; got both")
+        begun = read_toml(Path(models[0]), EvaluationConfig.of).settings()
+        return EvaluationConfig.of({**begun, **typed}, **execution)
+    return EvaluationConfig.of({**typed, **({"models": models} if models else {})}, **execution)
+
+
+def finish(grid: EvaluationGrid, folder: Path, form: str, fail_under: float | None, gate: Gate) -> NoReturn:
+    """Write the result files and the page, print the verdict, and exit with the code for scripts."""
+    results = {
+        f"{model}, eps {radius_text(evaluation.eps)}, {name}": result
+        for model, evaluation in _cells(grid)
+        for name, result in evaluation.results.items()
+    }
+    write_results(results, folder / RESULTS)
+    written = [folder / RESULTS, *write_tables(_tables(grid), folder), folder / PAGE]
+    write_report([folder], folder / PAGE)
+    if write_examples([*results.values()], folder / PICTURE, runs.evaluation_classes(folder)):
+        written.append(folder / PICTURE)
+    passes = display(grid, folder, form, fail_under, gate, written)
+    if grid.unfinished:
+        print(f"Unfinished: parsimon resume {folder}", file=sys.stderr)
+        sys.exit(Exit.INTERRUPTED)
+    sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
+
+
+def display(
+    grid: EvaluationGrid,
+    folder: Path,
+    form: str,
+    fail_under: float | None = None,
+    gate: Gate = "estimate",
+    written: list[Path] | None = None,
+) -> bool:
+    """Print the verdict, the tables and the paths of the files, or all as JSON; return whether the gate is passed."""
+    failing = [
+        f"{model} at eps {radius_text(evaluation.eps)}"
+        for model, evaluation in _cells(grid)
+        if fail_under is not None and not evaluation.verdict().passes(fail_under, gate)
+    ]
+    passes = not failing and (fail_under is None or not grid.unfinished)
+
+    def text() -> None:
+        if form == "text":
+            _print_headlines(grid)
+        print_tables(_tables(grid), form)
+        say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
+        by_name = {path.name: path for path in written or ()}
+        for what, names in {"Page": [PAGE], "Images": [RESULTS, PICTURE], "Table": TABLE_FILES.values()}.items():
+            if there := [str(by_name[name]) for name in names if name in by_name]:
+                say(f"{what}:".ljust(8), ", ".join(there))
+
+    result = None if fail_under is None else {"fail_under": fail_under, "by": gate, "passed": passes}
+    answer(lambda: {**described(grid, folder), "files": [*map(str, written or ())], "gate": result}, text)
+    if not passes:
+        compared = "robust accuracy" if gate == "estimate" else "lower end of the interval"
+        which = f"the {compared} of {', '.join(failing)} is below {fail_under}"
+        what = which if failing and not grid.unfinished else "the evaluation is unfinished"
+        print(f"gate not passed: {what}", file=sys.stderr)
+    return passes
+
+
+def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:
+    return [(model, evaluation) for model, row in grid.evaluations.items() for evaluation in row]
+
+
+def _tables(grid: EvaluationGrid) -> list[Table]:
+    """Return one table; for one model at one radius it shows each attack."""
+    cells = _cells(grid)
+    return [cells[0][1].table() if len(grid.models) == len(grid.radii) == 1 else grid.table()]
+
+
+def _print_headlines(grid: EvaluationGrid) -> None:
+    """Print the verdict on each model at its largest radius, and the warnings."""
+    console = Console(highlight=False)
+    for model, row in grid.evaluations.items():
+        console.print(f"[bold]{escape(evaluation_headline(row[-1], model))}[/]", soft_wrap=True)
+        for warning in dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings):
+            console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+    console.line()
+
+
+def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:
+    """Return an evaluation as a JSON document."""
+    return {
+        "evaluation": str(folder),
+        "finished": not grid.unfinished,
+        "images": len(grid.any_evaluation.correct),
+        "models": [_model(model, grid.evaluations.get(model, ())) for model in grid.models],
+    }
+
+
+def _model(model: str, row: tuple[Evaluation, ...]) -> dict[str, Any]:
+    return {
+        "model": model,
+        "clean_accuracy": row[0].clean_accuracy if row else None,
+        "radii": [_radius(evaluation) for evaluation in row],
+    }
+
+
+def _radius(evaluation: Evaluation) -> dict[str, Any]:
+    white_box = evaluation.white_box_verdict
+    return {
+        "eps": evaluation.eps,
+        "unfinished": evaluation.unfinished,
+        "robust_accuracy": evaluation.verdict().as_dict(),
+        "within": [
+            {"budget": budget, "robust_accuracy": evaluation.verdict(budget).as_dict()} for budget in evaluation.budgets
+        ],
+        "white_box_accuracy": None if white_box is None else white_box.as_dict(),
+        "queries": int(evaluation.queries.sum()),
+        "warnings": list(evaluation.warnings),
+    }
