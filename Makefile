@@ -12,8 +12,8 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test fuzz test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
 
-demo: $(VENV)/.run  ## attack the bundled adversarially trained network, and print a table
-	$(BIN)/parsimon run
+demo: $(VENV)/.run  ## how robust is the bundled network? A verdict, a table, a page with curves and pictures
+	$(BIN)/parsimon evaluate robust --attack parsimonious --attack square --attack thrift --budget 500
 
 test: $(VENV)/.test  ## the tests
 	$(BIN)/python -m pytest -n $(PARALLEL)

@@ -118,7 +118,7 @@ def test_by_default_the_ensemble_is_black_box() -> None:
         ({"attacks": ["square", "pgd"]}, "can only query, and PGD needs gradients"),
         ({"attacks": []}, "there is no attack to run"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "there are no images to attack"),
-        ({"labels": None}, "one whole number per image, for 6 images"),
+        ({"labels": None}, "labels are missing: give one class per image"),
         ({"eps": 8}, "eps must lie above 0 and at most 1"),
         ({"at_most": 3}, "evaluate has no setting 'at_most': all images count"),
         ({"targets": "next"}, "evaluate has no setting 'targets'"),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 
 from parsimon import runs, zoo
+from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES, MODEL_NAMES
+from parsimon.cli.diff import NO_WORSE_THAN
+from parsimon.cli.estimate import DRY_RUN, PRICE, show_estimates
 from parsimon.cli.options import (
     ATTACK_HELP,
     BATCH_SIZE,
@@ -45,6 +49,7 @@ from parsimon.results.table import TABLE_FILES, Table, write_tables
 from parsimon.results.tables import radius_text
 from parsimon.results.verdict import Gate
 from parsimon.runs.config import read_toml
+from parsimon.runs.dry_run import estimate_evaluation
 from parsimon.runs.evaluation import DEFAULTS, OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
 
 
@@ -107,7 +112,8 @@ _SETTINGS = (
 
 
 @click.command(cls=GroupedCommand)
-@options(*_SETTINGS, DOWNLOAD, *EXECUTION, FORMAT, FAIL_UNDER, GATE, JSON, QUIET)
+@options(*_SETTINGS, DOWNLOAD, *EXECUTION, DRY_RUN, PRICE)
+@options(FORMAT, FAIL_UNDER, BASELINE, NO_WORSE_THAN, GATE, JSON, QUIET)
 @click.argument("models", nargs=-1, metavar="[MODEL]... | SPEC.toml", shell_complete=MODEL_NAMES)
 @click.pass_context
 def evaluate(
@@ -115,10 +121,6 @@ def evaluate(
     /,
     models: tuple[str, ...],
     out: Path | None,
-    download: bool,
-    form: str,
-    fail_under: float | None,
-    gate: Gate,
     **settings: Any,
 ) -> None:
     """Measure the robust accuracy of models: the share of images that stay correctly classified under attack.
@@ -132,13 +134,19 @@ def evaluate(
     parsimon evaluate robust standard --eps 1/255,2/255,4/255,8/255
     parsimon evaluate model.onnx --data images.npz --images all --budget 500,2000
     parsimon evaluate model.onnx --data images.npz --white-box --fail-under 0.30
+    parsimon evaluate new.onnx --data images.npz --baseline old-results --no-worse-than 0.02
     parsimon evaluate evaluation.toml --out results
     """
     execution = take_execution(settings)
     config = _configured(models, given_settings(context, (*OWN_SETTINGS, *SHARED_SETTINGS)), execution)
     folder = results_folder(out)
-    zoo.ensure([*config.models, config.run.data], download=download)
-    finish(runs.evaluate(config, folder), folder, form, fail_under, gate)
+    against = Against.given(settings["baseline"], settings["no_worse_than"], settings["gate"])
+    zoo.ensure([*config.models, config.run.data], download=settings["download"])
+    if settings["dry_run"]:
+        show_estimates(estimate_evaluation(config), settings["price_per_1000"])
+        return
+    grid = runs.evaluate(config, folder)
+    finish(grid, folder, settings["form"], settings["fail_under"], settings["gate"], against)
 
 
 def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Mapping[str, Any]) -> EvaluationConfig:
@@ -146,12 +154,21 @@ def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Ma
     if any(name.endswith(".toml") for name in models):
         if len(models) > 1:
             raise InputError("name one TOML file that describes the evaluation, or models; got both")
-        begun = read_toml(Path(models[0]), EvaluationConfig.of).settings()
-        return EvaluationConfig.of({**begun, **typed}, **execution)
+        begun = read_toml(Path(models[0]), EvaluationConfig.of)
+        typed = {name: value for name, value in typed.items() if name != "models"}  # the file names them
+        kept = {**msgspec.structs.asdict(begun.run.execution), **execution}
+        return EvaluationConfig.of({**begun.settings(), **typed}, **kept)
     return EvaluationConfig.of({**typed, **({"models": models} if models else {})}, **execution)
 
 
-def finish(grid: EvaluationGrid, folder: Path, form: str, fail_under: float | None, gate: Gate) -> NoReturn:
+def finish(
+    grid: EvaluationGrid,
+    folder: Path,
+    form: str,
+    fail_under: float | None,
+    gate: Gate,
+    against: Against | None = None,
+) -> NoReturn:
     """Write the result files and the page, print the verdict, and exit with the code for scripts."""
     results = {
         f"{model}, eps {radius_text(evaluation.eps)}, {name}": result
@@ -163,7 +180,7 @@ def finish(grid: EvaluationGrid, folder: Path, form: str, fail_under: float | No
     write_report([folder], folder / PAGE)
     if write_examples([*results.values()], folder / PICTURE, runs.evaluation_classes(folder)):
         written.append(folder / PICTURE)
-    passes = display(grid, folder, form, fail_under, gate, written)
+    passes = display(grid, folder, form, fail_under, gate, written, against)
     if grid.unfinished:
         print(f"Unfinished: parsimon resume {folder}", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
@@ -176,9 +193,11 @@ def display(
     form: str,
     fail_under: float | None = None,
     gate: Gate = "estimate",
-    written: list[Path] | None = None,
+    written: Sequence[Path] = (),
+    against: Against | None = None,
 ) -> bool:
-    """Print the verdict, the tables and the paths of the files, or all as JSON; return whether the gate is passed."""
+    """Print the verdict, the tables and the paths of the files, or all as JSON; return whether the gates are passed."""
+    found = None if against is None else against.compare(folder)
     failing = [
         f"{model} at eps {radius_text(evaluation.eps)}"
         for model, evaluation in _cells(grid)
@@ -189,21 +208,24 @@ def display(
     def text() -> None:
         if form == "text":
             _print_headlines(grid)
-        print_tables(_tables(grid), form)
+        print_tables([*_tables(grid), *([] if found is None else [found.table()])], form)
         say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
-        by_name = {path.name: path for path in written or ()}
+        by_name = {path.name: path for path in written}
         for what, names in {"Page": [PAGE], "Images": [RESULTS, PICTURE], "Table": TABLE_FILES.values()}.items():
             if there := [str(by_name[name]) for name in names if name in by_name]:
                 say(f"{what}:".ljust(8), ", ".join(there))
 
     result = None if fail_under is None else {"fail_under": fail_under, "by": gate, "passed": passes}
-    answer(lambda: {**described(grid, folder), "files": [*map(str, written or ())], "gate": result}, text)
+    document = {**described(grid, folder), "files": [*map(str, written)], "gate": result}
+    if against is not None and found is not None:
+        document["baseline"] = against.described(found)
+    answer(lambda: document, text)
     if not passes:
         compared = "robust accuracy" if gate == "estimate" else "lower end of the interval"
         which = f"the {compared} of {', '.join(failing)} is below {fail_under}"
         what = which if failing and not grid.unfinished else "the evaluation is unfinished"
         print(f"gate not passed: {what}", file=sys.stderr)
-    return passes
+    return passes and (against is None or found is None or against.passes(found))
 
 
 def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:

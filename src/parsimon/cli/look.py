@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from parsimon import runs
+from parsimon.cli import evaluate
 from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.cli.show import FAIL_UNDER, display
+from parsimon.cli.show import FAIL_UNDER, GATE, display
+from parsimon.errors import InputError
 from parsimon.report import figures
-from parsimon.report.page import write_page
+from parsimon.report.page import PAGE, write_report
+from parsimon.results.evaluation import EvaluationGrid
+from parsimon.results.verdict import Gate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 
 
 @click.command()
 @click.argument("folder", type=PathName(), metavar="RUN")
-@options(FORMAT, FAIL_UNDER, JSON)
-def show(folder: Path, form: str, fail_under: float | None) -> None:
-    """Print the table of a finished or unfinished run.
+@options(FORMAT, FAIL_UNDER, GATE, JSON)
+def show(folder: Path, form: str, fail_under: float | None, gate: Gate) -> None:
+    """Print the verdict and the table of a finished or unfinished run or evaluation.
 
     \b
     parsimon show parsimon-results/2026-11-16-024905
     parsimon show results --json
     """
-    passes = display(runs.load(folder), folder, form, fail_under)
+    if runs.is_evaluation(folder):
+        passes = evaluate.display(runs.load_evaluation(folder), folder, form, fail_under, gate)
+    else:
+        passes = display(runs.load(folder), folder, form, fail_under, gate=gate)
     sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=PathName(), metavar="RUN...")
-@click.option("--out", type=PathName(), help="File to write. [default: report.html in the first run's folder]")
+@click.option("--out", type=PathName(), help="File to write. [default: report.html in the first folder]")
 @JSON
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write an HTML page about runs: table, curves, gallery, configuration. The page works offline.
+    """Write an HTML page about runs or about an evaluation: verdict, tables, charts, gallery. It works offline.
+
+    Several runs share one table and one chart.
 
     \b
     parsimon report parsimon-results/2026-11-16-024905
     parsimon report before after --out both.html
     """
-    path = out or folders[0] / "report.html"
-    comparisons = {str(folder): runs.load(folder) for folder in folders}
-    write_page(comparisons, path, facts={str(folder): runs.facts_of(folder) for folder in folders})
+    path = out or folders[0] / PAGE
+    write_report(folders, path)
     answer(lambda: {"page": str(path)}, lambda: print(path))
 
 
@@ -53,7 +65,12 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.option(
     "--out",
     type=PathName(),
-    help="File to write: .pdf, .svg or .png. [default: curves.pdf in the first run's folder]",
+    help="File to write: .pdf, .svg or .png. [default: curves.pdf in the first folder]",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["radius", "queries"]),
+    help="Horizontal axis of an evaluation's figure. [default: radius if there are several]",
 )
 @click.option("--log", is_flag=True, help="Use a logarithmic axis for queries.")
 @click.option(
@@ -64,24 +81,46 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
     help="Width of the figure: one column of a two-column page, or the whole page.",
 )
 @JSON
-def plot(folders: tuple[Path, ...], out: Path | None, log: bool, width: str) -> None:
-    """Plot the success curves of runs, each with its 95 % confidence band.
+def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: bool, width: str) -> None:
+    """Plot the success curves of runs, or the robust accuracy of an evaluation, with 95 % intervals.
 
-    White-box attacks are dashed lines. With several runs, labels name the run, and all curves end at the smallest
-    budget. Requires matplotlib: pip install 'parsimon[plot]'.
+    White-box attacks are dashed lines. With several runs, labels name the run, an attack keeps its colour, and all
+    curves end at the smallest budget. Requires matplotlib: pip install 'parsimon[plot]'.
 
     \b
     parsimon plot parsimon-results/2026-11-16-024905
     parsimon plot robust standard --log --width page --out both.svg
+    parsimon plot evaluation --against queries
     """
     path = out or folders[0] / "curves.pdf"
+    evaluations = [folder for folder in folders if runs.is_evaluation(folder)]
+    if evaluations and len(folders) > 1:
+        raise InputError(f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders")
+    if evaluations:
+        figure = _evaluation_figure(runs.load_evaluation(folders[0]), against, log, _WIDTHS[width])
+    elif against == "radius":
+        raise InputError("a run has one radius: --against radius is for an evaluation (parsimon evaluate)")
+    else:
+        figure = _run_figure(folders, log, _WIDTHS[width])
+    figures.save(figure, path)
+    answer(lambda: {"figure": str(path)}, lambda: print(path))
+
+
+def _evaluation_figure(grid: EvaluationGrid, against: str | None, log: bool, width: float) -> Figure:
+    if grid.unfinished:
+        print(f"note: {grid.unfinished:,} evaluations are unfinished and not drawn", file=sys.stderr)
+    if (against or ("radius" if len(grid.radii) > 1 else "queries")) == "radius":
+        return figures.accuracy_against_radius(grid, width=width)
+    return figures.accuracy_against_queries(grid, log=log, width=width)
+
+
+def _run_figure(folders: tuple[Path, ...], log: bool, width: float) -> Figure:
     # The last part of a path suffices if it is unique.
     last = [folder.resolve().name for folder in folders]
     names = last if len(set(last)) == len(last) else [str(folder) for folder in folders]
     comparisons = {name: runs.load(folder) for name, folder in zip(names, folders, strict=True)}
-    figures.save(figures.comparison_curves(comparisons, log=log, width=_WIDTHS[width]), path)
     for name, comparison in comparisons.items():
         if comparison.unfinished:
             note = f"note: {name} has {comparison.unfinished:,} unfinished images: curves end where one stopped"
             print(note, file=sys.stderr)
-    answer(lambda: {"figure": str(path)}, lambda: print(path))
+    return figures.comparison_curves(comparisons, log=log, width=width)

@@ -172,7 +172,7 @@ def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = No
             return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
 
     for model in config.models:
-        found = evaluate_radii([*config.cells(model)], config.attacks, config.budget, run_cell)
+        found = evaluate_radii([*config.cells(model)], [*attack_rows(config.attacks)], config.budget, run_cell)
         evaluations[model] = found
         if any(each.unfinished for each in found):
             break
@@ -199,7 +199,8 @@ def load_evaluation(folder: Path) -> EvaluationGrid:
     for model in config.models:
         first, *_ = config.cells(model)
         if read(first, ()):
-            evaluations[model] = evaluate_radii([*config.cells(model)], config.attacks, config.budget, read)
+            rows = [*attack_rows(config.attacks)]
+            evaluations[model] = evaluate_radii([*config.cells(model)], rows, config.budget, read)
     if not evaluations:
         raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
     return _grid(config, evaluations)
