@@ -110,11 +110,12 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     config = stored.config_of(folder)
     goals = goals_of(run, config)
     batch_size = config.batch_size or _BATCH
-    attacks = {name: _audit_attack(model, result, goals, batch_size) for name, result in run.results.items()}
+    attacks = {name: audit_attack(model, result, goals, batch_size) for name, result in run.results.items()}
     return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
 
 
-def _audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_size: int) -> AttackAudit:
+def audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_size: int) -> AttackAudit:
+    """Query the successes of one attack; `goals` are the classes to leave or to reach."""
     threat, classes = result.threat, result.clean.classes
     check_threat(model, threat)
     queried, outside, not_fooled = 0, [], []
