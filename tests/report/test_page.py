@@ -16,12 +16,13 @@ import pytest
 from PIL import Image as Pillow
 
 import parsimon
-from parsimon.core.types import Image
+from parsimon.core.types import Image, Outcome
 from parsimon.errors import InputError
 from parsimon.report import page as page_module
+from parsimon.report.picture import class_names
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import curve, wilson_interval
-from report_pages import FACTS, HOSTILE, hostile, small, written
+from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
 from sample_report import made
 from small_model import IMAGES, LABELS
 
@@ -101,9 +102,11 @@ def test_curves_rise_where_outcomes_say_with_wilsons_interval(tmp_path: Path) ->
     assert [line["name"] for line in shown["lines"]] == list(small().results)
     for line, result in zip(shown["lines"], small().results.values(), strict=True):
         found = curve(result.outcomes, 40)
+        counts = [0, *found.fooled.tolist()]
         assert line["queries"] == [0, *found.queries.tolist()]
-        assert line["fooled"] == [0, *found.fooled.tolist()]
-        ends = [wilson_interval(count, len(IMAGES)) for count in line["fooled"]]
+        assert line["rates"] == pytest.approx([count / len(IMAGES) for count in counts], abs=1e-5)
+        assert (line["known"], line["note"]) == (40, "")
+        ends = [wilson_interval(count, len(IMAGES)) for count in counts]
         assert np.allclose(list(zip(line["low"], line["high"], strict=True)), ends, atol=1e-5)
     assert len({line["colour"] for line in shown["lines"]}) == 3
 
@@ -140,11 +143,90 @@ def test_every_outcome_is_in_the_gallery_with_its_pictures(tmp_path: Path) -> No
     assert {card["state"] for card in gallery["cards"]} == {"fooled", "robust"}
 
 
-def test_an_unfinished_image_says_so(tmp_path: Path) -> None:
-    name, result = next(iter(small().results.items()))
-    left = replace(result.outcomes[0], success=False, ended="interrupted", predicted=None, point=None)
-    cut = Comparison({name: replace(result, outcomes=(left, *result.outcomes[1:]))})
-    assert data_of(written(tmp_path, {"run": cut}))["runs"][0]["gallery"]["cards"][0]["state"] == "unfinished"
+def cut_short(comparison: Comparison, queries: dict[str, int]) -> Comparison:
+    """Return a comparison whose named attacks stopped on image 0 after so many queries."""
+    results = {}
+    for name, result in comparison.results.items():
+        outcomes = list(result.outcomes)
+        if name in queries:
+            outcomes[0] = Outcome(0, False, queries[name], "interrupted")
+        results[name] = replace(result, outcomes=tuple(outcomes))
+    return Comparison(results)
+
+
+def test_an_unfinished_run_has_a_banner_and_bounds_and_says_which_images_are_unfinished(tmp_path: Path) -> None:
+    cut = cut_short(small(), {"Square": 7})
+    run = data_of(written(tmp_path, {"run": cut}))["runs"][0]
+    assert run["banner"] == "Unfinished: 5 of 6 images are done. Numbers are bounds."
+    (headline,) = run["headlines"]
+    robust = len(IMAGES) - sum(any(r.outcomes[i].success for r in cut.results.values()) for i in range(len(IMAGES)))
+    assert headline["value"] == f"\N{LESS-THAN OR EQUAL TO}\N{NO-BREAK SPACE}{100 * robust / 6:.1f}\N{NO-BREAK SPACE}%"
+    assert headline["interval"] is None
+    assert headline["kind"].startswith("At most so far")
+    states = {(card["attack"], card["number"]): card["state"] for card in run["gallery"]["cards"]}
+    assert [key for key, state in states.items() if state == "unfinished"] == [(0, 0)]
+
+
+def test_the_curve_of_an_unfinished_attack_ends_where_it_is_known_and_has_no_interval(tmp_path: Path) -> None:
+    cut = cut_short(small(), {"Square": 7, "RandomCorners": 0})
+    square, random, whole = data_of(written(tmp_path, {"run": cut}))["runs"][0]["curves"]["lines"]
+    assert (square["known"], square["note"]) == (7, "known up to 7 queries")
+    assert max(square["queries"]) <= 7
+    assert square["low"] is None
+    assert (random["known"], random["note"]) == (0, "too early to say")
+    assert (whole["known"], whole["note"]) == (40, "")
+    waiting = {name: replace(result, outcomes=()) for name, result in small().results.items()}
+    waiting["Square"] = replace(
+        waiting["Square"], outcomes=tuple(Outcome(index, False, 0, "interrupted") for index in range(6))
+    )
+    (line,) = data_of(written(tmp_path, {"run": Comparison(waiting)}))["runs"][0]["curves"]["lines"]
+    assert (line["known"], line["note"]) == (0, "waiting")
+
+
+def test_the_headline_is_the_verdict(tmp_path: Path) -> None:
+    run = data_of(written(tmp_path, {"run": small()}))["runs"][0]
+    fooled = {each.index for result in small().results.values() for each in result.outcomes if each.success}
+    (headline,) = run["headlines"]
+    assert headline["value"] == f"{100 * (6 - len(fooled)) / 6:.1f}\N{NO-BREAK SPACE}%"
+    assert headline["interval"] == "{:.1f} to {:.1f}".format(
+        *(100 * end for end in wilson_interval(6 - len(fooled), 6))
+    )
+    assert headline["kind"] == "Measured on 6 images, with its 95 % interval."
+    assert (run["banner"], run["warnings"]) == ("", [])
+
+
+def test_warnings_are_those_of_the_comparison(tmp_path: Path) -> None:
+    result = small().results["Square"]
+    clean = replace(result.clean, warnings=("The scores are strange.",))
+    warned = Comparison({"Square": replace(result, clean=clean)})
+    run = data_of(written(tmp_path, {"run": warned}))["runs"][0]
+    assert run["warnings"] == ["The scores are strange."]
+    assert "one attack only" in run["headlines"][0]["kind"]
+
+
+def test_several_runs_share_a_table_and_a_chart_in_which_an_attack_keeps_its_colour(tmp_path: Path) -> None:
+    other = Comparison({name: small().results[name] for name in ("Square", "Parsimonious")})
+    data = data_of(written(tmp_path, {"one": small(), "two": other}))
+    rows = [row for group in data["overview"]["tables"][0]["groups"] for row in group]
+    names = [f"{attack}, one" for attack in small().results] + ["Square, two", "Parsimonious, two"]
+    assert [row[0]["text"] for row in rows] == names
+    printed = [cell.text for comparison in (small(), other) for row in comparison.table().groups[0] for cell in row[1:]]
+    assert [cell["text"] for row in rows for cell in row[1:]] == printed
+    lines = {line["name"]: line for line in data["overview"]["curves"][0]["lines"]}
+    assert list(lines) == names
+    for attack in other.results:
+        one, two = lines[f"{attack}, one"], lines[f"{attack}, two"]
+        assert one["colour"] == two["colour"]
+        assert one["dashes"] != two["dashes"]
+    assert lines["Square, one"]["colour"] != lines["Parsimonious, one"]["colour"]
+    assert [each["name"] for each in data["overview"]["headlines"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("given", "count", "name"), [(None, 1000, "goldfish"), (CLASSES, 10, "car"), (None, 10, None)])
+def test_classes_have_the_names_of_the_data_or_of_imagenet(given: Any, count: int, name: str | None) -> None:
+    names = class_names(given, count)
+    assert (names and names[1]) == name
+    assert names is None or len(set(names)) == count
 
 
 def test_pictures_stop_where_the_file_would_grow_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

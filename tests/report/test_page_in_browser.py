@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from parsimon.core.types import Outcome
 from parsimon.results.result import Comparison
 from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
 from sample_report import made
@@ -34,8 +35,13 @@ class Reader:
         found: list[str] = self.page.locator(selector).all_text_contents()
         return found
 
-    def queries(self) -> list[int]:
-        return [int(text.split()[0].replace(",", "")) for text in self.texts(".card .queries")]
+    def fewest_queries(self) -> list[int]:
+        """Of the attacks that fooled, on each card."""
+        script = (
+            "cards => cards.map(card => [...card.querySelectorAll('.fooled .queries')].map(each => each.textContent))"
+        )
+        shown = self.page.locator(".card").evaluate_all(script)
+        return [min(int(text.split()[0].replace(",", "")) for text in texts) for texts in shown]
 
     def choose(self, **chosen: str) -> None:
         for name, option in chosen.items():
@@ -94,51 +100,99 @@ def test_each_table_is_copied(reader: Reader, form: str, number: int) -> None:
 
 
 def test_the_gallery_is_sorted_filtered_and_shown_bit_by_bit(reader: Reader) -> None:
-    every = [each for result in made(40).results.values() for each in result.outcomes]
-    fooled = sorted(each.queries for each in every if each.success)
-    assert reader.texts(".count") == ["120 outcomes"]
-    assert reader.queries() == fooled[:24]
+    results = list(made(40).results.values())
+    by_image = list(zip(*(result.outcomes for result in results), strict=True))
+    fewest = sorted(min(each.queries for each in every if each.success) for every in by_image)
+    assert reader.texts(".count") == ["40 images"]
+    assert reader.fewest_queries() == fewest[:24]
     reader.page.locator(".more").click()
-    assert reader.queries() == fooled[:48]
+    assert reader.fewest_queries() == fewest
     reader.choose(sort="image number")
-    assert [text.split()[-1] for text in reader.texts(".about")][:4] == ["0", "0", "0", "1"]
+    assert reader.texts(".card .about")[:3] == ["image 0", "image 1", "image 2"]
     reader.page.locator(".direction").click()
-    assert reader.texts(".about")[0].endswith("image 39")
-    reader.choose(sort="true class", attack="PGD")
-    assert {text.split(" \N{MIDDLE DOT} ")[1] for text in reader.texts(".about")} == {"PGD"}
-    reader.choose(attack="all", state="robust")
-    assert reader.texts(".count") == [f"{sum(not each.success for each in every)} of 120 outcomes"]
-    assert all(
-        count == 1
-        for count in reader.page.locator(".card").evaluate_all(
-            "cards => cards.map(card => card.querySelectorAll('img').length)"
-        )
-    )
-    reader.choose(**{"class": "cat"})
-    assert {text.split()[0] for text in reader.texts(".classes")} <= {"cat"}
+    assert reader.texts(".card .about")[0] == "image 39"
+    reader.choose(state="fooled by every attack")
+    assert reader.texts(".count") == [f"{sum(all(each.success for each in every) for every in by_image)} of 40 images"]
+    reader.choose(attack="PGD", state="not fooled")
+    assert reader.texts(".count") == [f"{sum(not each.success for each in results[2].outcomes)} of 40 images"]
+    assert set(reader.texts(".card figure:visible .what")) == {"original", "PGD"}
+    reader.choose(state="all", **{"class": "cat"})
+    assert {text.split()[0] for text in reader.texts(".card figure:first-child .classes")} == {"cat"}
+
+
+def test_an_image_has_one_card_with_its_original_once(reader: Reader) -> None:
+    outcomes = [result.outcomes[5] for result in made(40).results.values()]
+    reader.choose(sort="image number")
+    card = reader.page.locator(".card").nth(5)
+    assert card.locator(".what").all_text_contents() == ["original", *made(40).results]
+    assert card.locator("img.original").count() == 1
+    assert card.locator("img.adversarial:visible").count() == sum(each.success for each in outcomes)
+    assert card.locator("img.perturbation:visible").count() == 0
+    reader.choose(show="perturbations")
+    assert card.locator("img.adversarial:visible").count() == 0
+    assert card.locator("img.perturbation:visible").count() == sum(each.success for each in outcomes)
 
 
 def test_classes_are_shown_with_the_models_confidence_in_them(reader: Reader) -> None:
     result = made(40).results["Square"]
     reader.choose(sort="image number", attack="Square")
     reader.page.locator(".more").click()
-    shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".classes")]
+    shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".card figure:visible .classes")]
     expected = []
     for each in result.outcomes:
         seen = [(result.labels[each.index], result.clean.confidence[each.index])]
         seen += [(each.predicted, each.confidence)] * each.success
-        said = [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
-        expected.append(" \N{RIGHTWARDS ARROW} ".join(said))
+        expected += [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
     assert shown == expected
-    assert len({len(text.split()) for text in shown}) == 2  # some were fooled, some not
+    assert 40 < len(shown) < 80  # some were fooled, some not
 
 
 def test_pictures_are_decoded(reader: Reader) -> None:
     sizes = reader.page.locator(".card img").evaluate_all(
         "images => Promise.all(images.map(image => image.decode().then(() => image.naturalWidth)))"
     )
-    assert len(sizes) == 72
+    fooled = reader.page.locator(".card .fooled").count()
+    assert len(sizes) == 24 + 2 * fooled
     assert set(sizes) == {32}
+
+
+def test_the_robust_accuracy_is_the_most_prominent_thing(reader: Reader) -> None:
+    assert reader.texts(".number") == [f"{100 * made(40).robust_accuracy:.1f}\N{NO-BREAK SPACE}%"]
+    sizes = reader.page.locator("body *").evaluate_all(
+        "all => all.map(each => [parseFloat(getComputedStyle(each).fontSize), each.className])"
+    )
+    assert max(sizes, key=lambda each: each[0])[1] == "number"
+    assert reader.page.locator(".banner:visible").count() == 0
+    assert reader.texts(".warnings:visible li") == list(made(40).warnings) != []
+
+
+def test_an_unfinished_run_shows_its_banner_and_what_is_known(browser: Any, tmp_path: Path) -> None:
+    whole = made(40)
+    left = tuple(Outcome(index, False, 31, "interrupted") for index in range(2))
+    square = replace(whole.results["Square"], outcomes=(*left, *whole.results["Square"].outcomes[2:]))
+    idle = tuple(Outcome(index, False, 0, "interrupted") for index in range(40))
+    results = {**whole.results, "Square": square, "PGD": replace(whole.results["PGD"], outcomes=idle)}
+    reader = Reader(browser, written(tmp_path, {"a run": Comparison(results)}))
+    assert reader.texts(".banner") == ["Unfinished: 0 of 40 images are done. Numbers are bounds."]
+    fooled = sum(each.success and each.queries <= 31 for each in square.outcomes)
+    said = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".legend .value")]
+    assert said[1:] == [f"{100 * fooled / 40:.1f} % known up to 31 queries", "waiting"]
+    names = reader.page.locator("polyline.line").evaluate_all("lines => lines.map(line => line.dataset.name)")
+    assert names == ["Parsimonious", "Square"]
+    ends = reader.page.locator("polyline.line").evaluate_all(
+        "lines => lines.map(line => Number(line.getAttribute('points').split(' ').at(-1).split(',')[0]))"
+    )
+    assert ends[1] < ends[0] / 4  # 31 of 1,000 queries
+    reader.close()
+
+
+def test_wide_intervals_stand_at_the_edge_and_a_name_shows_its_band(browser: Any, tmp_path: Path) -> None:
+    for images, bands, beside in ((20, 0, 2), (500, 2, 0)):
+        reader = Reader(browser, written(tmp_path, {"a run": made(images)}))
+        assert (reader.page.locator(".band").count(), reader.page.locator(".ends").count()) == (bands, beside)
+        reader.page.locator(".legend button").first.hover()
+        assert reader.page.locator(".band").count() == max(1, bands)
+        reader.close()
 
 
 def test_a_curve_is_toggled_by_its_name(reader: Reader) -> None:
@@ -194,7 +248,7 @@ def test_the_tab_key_reaches_every_control_and_shows_where_it_is(reader: Reader)
             break
     assert reached[:6] == ["skip", *["Copy as Markdown", "Copy as LaTeX"] * 2, "scale"]
     assert [name.split("\N{NO-BREAK SPACE}")[0][:3] for name in reached[6:9]] == ["Par", "Squ", "PGD"]
-    assert reached[9:] == ["plot", "attack", "class", "state", "sort", "direction", "more"]
+    assert reached[9:] == ["plot", "attack", "class", "state", "show", "sort", "direction", "more"]
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 840, 1024])
@@ -253,10 +307,18 @@ def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
     reader.close()
 
 
-def test_several_runs_stand_one_below_the_other(browser: Any, tmp_path: Path) -> None:
+def test_one_of_several_runs_is_shown_below_what_they_share(browser: Any, tmp_path: Path) -> None:
     reader = Reader(browser, written(tmp_path, {"one": small(), "two": made(8)}))
-    assert reader.texts("#contents a") == reader.texts(".name") == ["one", "two"]
+    assert reader.texts(".name:visible") == ["2 runs", "one"]
+    assert reader.texts(".headline:visible .what") == [
+        *("one: robust accuracy", "two: robust accuracy"),
+        "Robust accuracy",
+    ]
+    reader.page.locator("#choose select").select_option("two")
+    assert reader.texts(".name:visible") == ["2 runs", "two"]
+    assert reader.texts(".count:visible") == ["8 images"]
+    assert reader.page.locator(".run:visible .line").count() > 6  # of both plots
     reader.page.get_by_label("Logarithmic").last.check()
     scales = reader.page.locator("input[value=log]").evaluate_all("radios => radios.map(radio => radio.checked)")
-    assert scales == [False, True]
+    assert scales == [False, False, True]
     reader.close()

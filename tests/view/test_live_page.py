@@ -123,6 +123,7 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
     monkeypatch.syspath_prepend(stage)
     allow(stage, 0)
     options = ["--model", "gated:build", "--data", "data.npz", "--eps", "0.05", "--budget", "200", "--batch-size", "4"]
+    options += ["--attack", "parsimonious"]
     command = [sys.executable, "-m", "parsimon"]
     started = []
 
@@ -271,12 +272,14 @@ def test_a_bundled_picture_is_attacked_on_the_network_that_is_chosen(browser: An
     visitor.page.locator(".bundled").click()
     visitor.page.locator(".stage").wait_for()
     visitor.page.locator("[name=network]").select_option("standard")
+    visitor.page.locator(".drop [name=attack]").select_option("square")
     visitor.page.locator("[name=radius]").select_option("16/255")
     attacks = [url.partition("attack?")[2] for url in asked if "attack?" in url]
     assert [re.sub("&bundled=.*", "", each) for each in attacks] == [
-        "network=robust&radius=8%2F255",
-        "network=standard&radius=8%2F255",
-        "network=standard&radius=16%2F255",
+        "network=robust&attack=parsimonious&radius=8%2F255",
+        "network=standard&attack=parsimonious&radius=8%2F255",
+        "network=standard&attack=square&radius=8%2F255",
+        "network=standard&attack=square&radius=16%2F255",
     ]
     assert len({each.partition("bundled=")[2] for each in attacks}) == 1  # the same picture
     visitor.page.locator(".told:has-text('Query')").wait_for()
@@ -312,7 +315,7 @@ def test_another_site_cannot_look_in(browser: Any, address: str) -> None:
     other.route("http://evil.example/", lambda route: route.fulfill(body="<p>hello", content_type="text/html"))
     other.goto("http://evil.example/")
     for settings in ("{credentials: 'include'}", "{credentials: 'include', mode: 'no-cors'}", "{method: 'POST'}"):
-        for path in ("state?after=0", "picture/original/0/0", "attack?network=robust&radius=8/255"):
+        for path in ("state?after=0", "picture/original/0/0", "attack?network=robust&attack=parsimonious&radius=8/255"):
             asked = f"fetch('{home}{path}', {settings}).then(() => 'told', () => 'refused')"
             assert other.evaluate(asked) == "refused"
     other.set_content(f"<iframe src='{address}'></iframe>")

@@ -24,7 +24,8 @@ ATTACKS = [(0, "standard", 300), (3, "robust", 500)]
 
 @cache
 def told(number: int, network: str, budget: int) -> list[dict[str, Any]]:
-    return list(stepwise.steps(stepwise.bundled(number), network, "8/255", budget))
+    target = stepwise.bundled(network)
+    return list(stepwise.steps(target.sample(number), target, "parsimonious", "8/255", budget))
 
 
 def session(network: str) -> Any:
@@ -135,6 +136,31 @@ def test_a_picture_is_made_small_and_its_middle_cut_out(size: tuple[int, int], f
     left, top = ((size[0] - side) // 2, 0) if wide else (0, (size[1] - side) // 2)
     picture.paste((255, 255, 255), (left, top, left + side, top + side))
     picture.save(file, form)
-    image = stepwise.opened(file.getvalue())
+    image = stepwise.bundled("robust").opened(file.getvalue())
     assert image.shape == (3, 32, 32)
     assert image[:, 2:-2, 2:-2].min() > 0.95  # but for its blurred edges, all of it is of the middle
+
+
+@pytest.mark.parametrize("attack", [name for name in stepwise.BLACK_BOX if name != "parsimonious"])
+def test_other_attacks_are_told_by_the_pictures_that_they_query(attack: str) -> None:
+    target = stepwise.bundled("standard")
+    image = target.sample(0)
+    first, *steps, last = stepwise.steps(image, target, attack, "8/255", 60)
+    model = session("standard")
+    (whole,) = parsimon.attack(
+        zoo.path("standard"), image[None], [first["label"]], EPS, attack=attack, budget=60
+    ).outcomes
+    assert (last["ended"], last["queries"]) == (whole.ended, whole.queries)
+    frames = np.stack([np.frombuffer(b64decode(step["frame"]), np.uint8).reshape(32, 32, 3) for step in steps])
+    pixels = frames.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    assert np.abs(pixels - image).max() <= 0.11  # the ball, and the probes of NES and Bandits beyond it
+    predicted = model.run(None, {model.get_inputs()[0].name: pixels})[0].argmax(axis=1)
+    assert np.mean(predicted == [step["seen"] for step in steps]) > 0.9  # but for rounding to 8 bits
+    assert {step["seen"] for step in steps[:-1] if not whole.success} <= {first["label"]} or whole.success
+
+
+def test_a_picture_is_shown_smaller_than_a_large_image() -> None:
+    image = np.random.default_rng(0).random((3, 224, 160), np.float32)
+    small = stepwise._small(image)
+    assert small.shape == (56, 40, 3)
+    assert np.array_equal(small, np.rint(255 * image.transpose(1, 2, 0)[::4, ::4]).astype(np.uint8))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -22,7 +24,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from bundled_images import Bundled
-from parsimon import runs
+from parsimon import runs, zoo
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes
 from parsimon.runs.config import RunConfig
@@ -62,8 +64,8 @@ def test_a_run_is_told_as_it_is_stored(viewer: Viewer, folder: Path) -> None:
     assert (told["state"], told["name"]) == ("finished", str(folder))
     for attack, (name, result) in zip(told["attacks"], stored.results.items(), strict=True):
         fooled = sum(each.success for each in result.outcomes)
-        expected = {"name": name, "images": 8, "ended": 8, "fooled": fooled, "queries": int(result.queries.sum())}
-        assert attack == expected
+        counts = {"images": 8, "ended": 8, "fooled": fooled, "queries": int(result.queries.sum())}
+        assert attack == {"name": name, "started": True, **counts}
     endings = {
         (name, each.index): (each.queries, each.predicted)
         for name, result in stored.results.items()
@@ -73,9 +75,12 @@ def test_a_run_is_told_as_it_is_stored(viewer: Viewer, folder: Path) -> None:
     assert [entry["place"] for entry in told["entries"]] == list(range(16))
     assert {(names[e["attack"]], e["number"]): (e["queries"], e["predicted"]) for e in told["entries"]} == endings
     assert [table["title"] for table in told["tables"]] == [table.title for table in stored.tables()]
-    assert {line["name"]: line["fooled"][-1] for line in told["curves"]["lines"]} == {
-        name: int(result.success.sum()) for name, result in stored.results.items()
+    assert {line["name"]: line["rates"][-1] for line in told["curves"]["lines"]} == {
+        name: result.success.sum() / 8 for name, result in stored.results.items()
     }
+    robust = 8 - len({each.index for result in stored.results.values() for each in result.outcomes if each.success})
+    images = len(np.load(folder.parent / "data.npz")["labels"])
+    assert told["top"]["headlines"][0]["value"] == f"{100 * robust / images:.1f}\N{NO-BREAK SPACE}%"
 
 
 def test_only_what_is_new_is_told_again(viewer: Viewer) -> None:
@@ -265,7 +270,7 @@ def test_whatever_is_asked_for_nothing_but_what_is_listed_is_told(viewer: Viewer
 )
 def test_a_picture_from_another_page_is_refused(viewer: Viewer, origin: str | None) -> None:
     given = origin and origin.format(port=viewer.server_port)
-    reply = ask(viewer, "/attack?network=robust&radius=8/255", method="POST", body=png(), Origin=given)
+    reply = ask(viewer, "/attack?network=robust&attack=square&radius=8/255", method="POST", body=png(), Origin=given)
     assert (reply.status, reply.json["error"]) == (403, "a picture must come from the page itself")
 
 
@@ -289,7 +294,10 @@ def test_other_methods_are_refused(viewer: Viewer, method: str) -> None:
 
 
 def attack(
-    viewer: Viewer, body: bytes | None, query: str = "network=robust&radius=8/255", **headers: str | None
+    viewer: Viewer,
+    body: bytes | None,
+    query: str = "network=robust&attack=square&radius=8/255",
+    **headers: str | None,
 ) -> Any:
     return ask(viewer, f"/attack?{query}", method="POST", body=body, headers=headers)
 
@@ -322,18 +330,48 @@ def test_a_size_that_is_not_said_is_refused(viewer: Viewer, length: str | None) 
     assert attack(viewer, None, Content_Length=length).status == 411
 
 
-@pytest.mark.parametrize("query", ["", "network=../robust&radius=8/255", "network=robust&radius=1", "network=robust"])
-def test_a_network_or_a_radius_that_is_not_listed_is_refused(viewer: Viewer, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "network must be one of robust, standard, run; got ''"),
+        ("network=../robust&attack=square&radius=8/255", "network must be one of"),
+        ("network=robust&attack=pgd&radius=8/255", "attack must be one of parsimonious, thrift,"),
+        ("network=robust&attack=square,p_init=0.3&radius=8/255", "attack must be one of"),
+        ("network=robust&attack=square&radius=1", "radius must be one of 4/255,"),
+        ("network=run&attack=square&radius=8/255", "the run's own model cannot be opened here"),
+    ],
+)
+def test_what_is_not_on_a_menu_is_refused(viewer: Viewer, query: str, words: str) -> None:
     reply = attack(viewer, png(), query)
     assert reply.status == 400
-    assert "network must be one of" in reply.json["error"]
+    assert words in reply.json["error"]
+
+
+def test_a_picture_is_attacked_on_the_runs_own_model(bundled: Bundled, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=bundled.images, labels=bundled.labels)
+    model = shutil.copy(zoo.path("standard"), tmp_path / "mine.onnx")
+    runs.run(
+        RunConfig(attacks=("random",), model=str(model), data=str(tmp_path / "data.npz"), budget=3), tmp_path / "run"
+    )
+    with serving(tmp_path / "run") as started:
+        assert ask(started, "/state?after=0").json["own"] == str(model)
+        replies = [
+            attack(started, png(), f"network={network}&attack=square&radius=16/255") for network in ("run", "standard")
+        ]
+        own = attack(started, None, "network=run&attack=square&radius=16/255&bundled=2")
+    first, *steps = (json.loads(line) for line in replies[0].body.splitlines())
+    _, *others = (json.loads(line) for line in replies[1].body.splitlines())
+    assert steps == others  # the same network under another name
+    shown = np.frombuffer(b64decode(json.loads(own.body.splitlines()[0])["pictures"]["original"]), np.uint8)
+    assert np.array_equal(shown.reshape(32, 32, 3), as_bytes(bundled.images[2]))
+    assert first["classes"] == []
 
 
 def test_a_picture_is_attacked_and_every_step_told(viewer: Viewer) -> None:
-    reply = attack(viewer, png(), "network=standard&radius=16/255")
+    reply = attack(viewer, png(), "network=standard&attack=parsimonious&radius=16/255")
     first, *steps, last = map(json.loads, reply.body.splitlines())
     assert reply.status == 200
-    assert first["side"] == 32
+    assert (first["rows"], first["columns"]) == (32, 32)
     assert [step["query"] for step in steps] == list(range(1, last["queries"] + 1))
 
 

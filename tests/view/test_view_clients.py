@@ -32,7 +32,7 @@ def viewer(folder: Path) -> Iterator[Viewer]:
 
 
 def attack(viewer: Viewer) -> Reply:
-    return ask(viewer, "/attack?network=robust&radius=8/255", method="POST", body=b"a picture")
+    return ask(viewer, "/attack?network=robust&attack=square&radius=8/255", method="POST", body=b"a picture")
 
 
 def raw(viewer: Viewer, *pieces: bytes) -> tuple[int, bytes]:
@@ -105,7 +105,7 @@ def test_an_error_in_the_middle_of_an_attack_ends_the_reply_with_a_sentence(
         raise KeyError("weights/7")
 
     monkeypatch.setattr(stepwise, "steps", steps)
-    monkeypatch.setattr(stepwise, "opened", lambda _: None)
+    monkeypatch.setattr(stepwise.Target, "opened", lambda *_: None)
     reply = attack(viewer)
     first, last = map(json.loads, reply.body.splitlines())
     assert first == {"side": 32}
@@ -141,7 +141,9 @@ def test_a_body_that_does_not_come_is_given_up(folder: Path, monkeypatch: pytest
         host = f"127.0.0.1:{started.server_port}"
         head = {"Host": host, "Origin": f"http://{host}", "Cookie": f"{started.cookie}={started.token}"}
         lines = "".join(f"{name}: {value}\r\n" for name, value in {**head, "Content-Length": "1000"}.items())
-        connection.sendall(f"POST /attack?network=robust&radius=8/255 HTTP/1.1\r\n{lines}\r\nhalf".encode())
+        connection.sendall(
+            f"POST /attack?network=robust&attack=square&radius=8/255 HTTP/1.1\r\n{lines}\r\nhalf".encode()
+        )
         assert connection.recv(1) == b""
 
 
@@ -166,14 +168,14 @@ def test_one_picture_is_decoded_at_a_time(viewer: Viewer, monkeypatch: pytest.Mo
     decoding: list[int] = []
     at_once: list[int] = []
 
-    def opened(_: bytes) -> Any:
+    def opened(*_: Any) -> Any:
         decoding.append(1)
         at_once.append(len(decoding))
         time.sleep(0.05)
         decoding.pop()
         raise InputError("no picture")
 
-    monkeypatch.setattr(stepwise, "opened", opened)
+    monkeypatch.setattr(stepwise.Target, "opened", opened)
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(lambda _: attack(viewer), range(4)))
     assert [reply.status for reply in replies] == [400] * 4

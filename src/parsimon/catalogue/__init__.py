@@ -7,6 +7,7 @@ only, so that models and data can look up names here.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from parsimon.catalogue import entries
 from parsimon.errors import InputError
 
 NAMES = ("robust", "standard")  # of the bundled networks
+IMAGENET_CLASSES = 1000
 
 _HERE = Path(__file__).parent
 
@@ -64,6 +66,13 @@ def data_place(text: str) -> str | None:
         return None
     entry, split = known
     return f"{entry.card['form']}:{entry.installed}{split and f':{split}'}"
+
+
+@cache
+def imagenet_classes() -> tuple[str, ...]:
+    """Return the names of ImageNet's 1,000 classes, in order."""
+    lines = (_HERE / "imagenet_classes.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if not line.startswith("#"))
 
 
 def images() -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parsimon import catalogue
+from parsimon.catalogue import entries
 from parsimon.errors import InputError, ModelError, ParsimonError, check_name, first_line, quote
 from parsimon.models import hubs
 
@@ -24,6 +25,13 @@ def open_model(name: str) -> Any:
         if isinstance(error, ParsimonError):
             raise
         raise InputError(f"there is no model {quote(name)}: {error.strerror}") from error
+
+
+def needs_no_code(name: str) -> bool:
+    """Return whether a model can be opened from its name or file alone, without the user's code or a server."""
+    if known := entries.parse(name):
+        return known[0].is_installed
+    return name in catalogue.NAMES or hubs.is_named(name) or (Path(name).suffix == ".onnx" and Path(name).is_file())
 
 
 def _open(name: str) -> Any:

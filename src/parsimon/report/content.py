@@ -1,22 +1,108 @@
-"""The content of a page, as plain data: sentence, tables, curves, cards of the gallery, facts."""
+"""The content of a page, as plain data: of one run, of several runs together, and of an evaluation."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from parsimon.report.charts import accuracy_charts, radii_chart, success_chart
+from parsimon.report.data import Data
+from parsimon.report.headline import about_attacks, grid_top, headline, run_top
+from parsimon.results.evaluation import Evaluation, EvaluationGrid
+from parsimon.results.result import Comparison
+from parsimon.results.table import Cell, Table
+from parsimon.results.tables import radius_text
 
-from parsimon.core.types import Outcome
-from parsimon.report.style import marks
-from parsimon.results.result import Comparison, Result
-from parsimon.results.statistics import curve, wilson_interval
 
-Data = dict[str, Any]
+def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
+    """Return the content of one run, without its gallery and facts."""
+    return {
+        "name": name,
+        "sentence": sentence_of(comparison, spec),
+        **run_top(comparison),
+        "tables": tables_of(comparison.tables()),
+        "white_box": _white_box(comparison),
+        "curves": success_chart({name: comparison}),
+    }
 
-_WHITE_BOX_DASHES: tuple[list[float], ...] = ([6, 4], [2, 3], [10, 3, 2, 3])
-_CONFIDENCE_DIGITS = 3  # as many as are shown
+
+def cell_content(name: str, evaluation: Evaluation, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
+    """Return the content of a run that is part of an evaluation: its own table, and the evaluation's accuracy."""
+    return {
+        **run_content(name, comparison, spec),
+        "headlines": [headline(evaluation.verdict(), about_attacks(comparison))],
+        "tables": tables_of([evaluation.table()]),
+    }
+
+
+def comparison_of(evaluation: Evaluation) -> Comparison:
+    """Return the attacks of an evaluation side by side."""
+    before = 0 if evaluation.smaller is None else int(evaluation.smaller.settled.sum())
+    return Comparison(evaluation.results, None, before)
+
+
+def runs_overview(comparisons: Mapping[str, Comparison]) -> Data:
+    """Return what several runs show together: a headline each, one table, one chart."""
+    tops = {name: run_top(comparison) for name, comparison in comparisons.items()}
+    banners = [f"{name}: {top['banner']}" for name, top in tops.items() if top["banner"]]
+    return {
+        "name": f"{len(comparisons)} runs",
+        "sentence": "",
+        "banner": " ".join(banners),
+        "headlines": [{**top["headlines"][0], "name": name} for name, top in tops.items()],
+        "warnings": [f"{name}: {warning}" for name, top in tops.items() for warning in top["warnings"]],
+        "tables": tables_of([merged_table(comparisons)]),
+        "white_box": [f"{attack}, {name}" for name, each in comparisons.items() for attack in _white_box(each)],
+        "radii": None,
+        "curves": [success_chart(comparisons)],
+        "facts": [],
+    }
+
+
+def merged_table(comparisons: Mapping[str, Comparison]) -> Table:
+    """Return the tables of several runs as one: a row per attack and run, in the columns that all have."""
+    tables = {name: comparison.table() for name, comparison in comparisons.items()}
+    first = next(iter(tables.values()))
+    headers = [header for header in first.headers if all(header in table.headers for table in tables.values())]
+    groups = []
+    for name, table in tables.items():
+        places = [table.headers.index(header) for header in headers]
+        for group in table.groups:
+            rows = [[row[place] for place in places] for row in group]
+            groups.append([[Cell(f"{row[0].text}, {name}"), *row[1:]] for row in rows])
+    shared = [note for note in first.notes if all(note in table.notes for table in tables.values())]
+    notes = [f"{name}: {table.title}. Robust accuracy: {comparisons[name].verdict}." for name, table in tables.items()]
+    return Table("Attacks of all runs", headers, groups, [*notes, *shared])
+
+
+def grid_overview(grid: EvaluationGrid, name: str, facts: Mapping[str, Any]) -> Data:
+    """Return what an evaluation shows of all models and radii: headlines, table, charts."""
+    cells = [(model, each) for model, row in grid.evaluations.items() for each in row]
+    warnings = [f"{model}, {radius_text(each.eps)}: {warning}" for model, each in cells for warning in each.warnings]
+    return {
+        "name": name,
+        "sentence": _grid_sentence(grid, facts.get("spec", {})),
+        **grid_top(grid),
+        "warnings": warnings,
+        "tables": tables_of([grid.table()]),
+        "white_box": [],
+        "radii": radii_chart(grid),
+        "curves": accuracy_charts(grid),
+        "facts": facts_shown(facts),
+    }
+
+
+def _grid_sentence(grid: EvaluationGrid, spec: Mapping[str, Any]) -> str:
+    first = grid.any_evaluation
+    source = f" (data: {spec['data']})" if spec.get("data") else ""
+    radii = " and ".join(filter(None, [", ".join(map(radius_text, grid.radii[:-1])), radius_text(grid.radii[-1])]))
+    limits = " or ".join(f"{budget:,}" for budget in first.budgets)
+    return (
+        f"The attacks {', '.join(first.attacks)} tried to fool {', '.join(grid.models)} on {len(first.correct):,} "
+        f"images{source}, with at most {limits} queries per image and attack, changing no pixel by more than {radii}. "
+        "Each attack got the images that no earlier one fooled."
+    )
 
 
 def sentence_of(comparison: Comparison, spec: Mapping[str, Any]) -> str:
@@ -32,7 +118,7 @@ def sentence_of(comparison: Comparison, spec: Mapping[str, Any]) -> str:
     )
 
 
-def tables_of(comparison: Comparison) -> list[Data]:
+def tables_of(tables: Sequence[Table]) -> list[Data]:
     """Return the table of results and, if there is one, the table of paired attacks."""
     return [
         {
@@ -44,59 +130,12 @@ def tables_of(comparison: Comparison) -> list[Data]:
             "markdown": table.markdown(),
             "latex": table.latex(),
         }
-        for heading, table in zip(("Results", "Paired"), comparison.tables(), strict=False)
+        for heading, table in zip(("Results", "Paired"), tables, strict=False)
     ]
 
 
-def curves_of(comparison: Comparison) -> Data:
-    """Return each attack's success curve with its Wilson interval at every step."""
-    looks = marks(comparison.black_box) if comparison.black_box else {}
-    lines: list[Data] = []
-    for name, result in comparison.results.items():
-        if not result.outcomes:
-            continue
-        found = curve(result.outcomes, result.budget)
-        at = np.concatenate([[0], found.queries])
-        fooled = [0, *found.fooled.tolist()]
-        low, high = np.array([wilson_interval(count, found.images) for count in fooled]).T
-        if result.attack.white_box:
-            colour = None
-            dashes = _WHITE_BOX_DASHES[sum(other["white_box"] for other in lines) % len(_WHITE_BOX_DASHES)]
-        else:
-            colour = looks[name].colour
-            # Solid steps are the easiest to follow, so dashes only separate lines of the same colour.
-            shared = any(other["colour"] == colour for other in lines)
-            dashes = [3 * length for length in looks[name].dashes[1]] if shared else []
-        lines.append(
-            {
-                "name": name,
-                "images": found.images,
-                "queries": at.tolist(),
-                "fooled": fooled,
-                "known": found.known,
-                "low": low.round(5).tolist(),
-                "high": high.round(5).tolist(),
-                "white_box": result.attack.white_box,
-                "colour": colour,
-                "dashes": dashes,
-            }
-        )
-    return {"budget": max(result.budget for result in comparison.results.values()), "lines": lines}
-
-
-def card_of(result: Result, outcome: Outcome, attack: int) -> Data:
-    """Return a card of the gallery: the outcome of the attack of that number on one image."""
-    state = "fooled" if outcome.success else "unfinished" if outcome.ended == "interrupted" else "robust"
-    return {
-        "attack": attack,
-        "number": outcome.index,
-        "label": int(result.labels[outcome.index]),
-        "before": round(float(result.clean.confidence[outcome.index]), _CONFIDENCE_DIGITS),
-        "state": state,
-        "queries": outcome.queries,
-        "predicted": outcome.predicted,
-        "after": None if outcome.confidence is None else round(float(outcome.confidence), _CONFIDENCE_DIGITS),
-    }
+def _white_box(comparison: Comparison) -> list[str]:
+    return [name for name, result in comparison.results.items() if result.attack.white_box]
 
 
 def facts_shown(facts: Mapping[str, Any]) -> list[Data]:

@@ -3,113 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from parsimon.core.types import Image, Outcome
+from parsimon.core.types import Image
 from parsimon.errors import InputError
+from parsimon.report.curve_figures import accuracy_against_queries as accuracy_against_queries
+from parsimon.report.curve_figures import accuracy_against_radius as accuracy_against_radius
+from parsimon.report.curve_figures import comparison_curves as comparison_curves
+from parsimon.report.curve_figures import curve_bands as curve_bands
+from parsimon.report.curve_figures import success_curves as success_curves
 from parsimon.report.picture import as_bytes
 from parsimon.report.style import COLUMN as COLUMN
-from parsimon.report.style import INK, MUTED, Mark, blank, label_markers, legend_above, marks, styled, thousands
+from parsimon.report.style import INK, MUTED, blank, label_markers, legend_above, marks, plot_axes, styled, tick_locator
 from parsimon.report.style import PAGE as PAGE
 from parsimon.report.style import save as save
-from parsimon.results.statistics import band, curve, mean_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    from parsimon.results.result import Comparison
-
-_WHITE_BOX_DASHES = ((3, 2), (1, 1), (5, 1, 1, 1))
-_RATIO, _LOWEST, _HIGHEST = 0.66, 1.55, 2.7  # height of a plot over its width, and its limits in inches
-
-
-@styled
-def success_curves(
-    entries: Mapping[str, Sequence[Outcome]],
-    budget: int,
-    white_box: Mapping[str, float] | None = None,
-    *,
-    log: bool = False,
-    confidence: float | None = 0.95,
-    legend: bool = True,
-    width: float = COLUMN,
-) -> Figure:
-    """Plot cumulative success against queries with pointwise Wilson bands (the paper's figures 5 and 6).
-
-    The curve of an unfinished attack ends where the status of its images is no longer known.
-
-    Args:
-        entries: Outcomes of each attack, by its name.
-        budget: Largest number of queries on the axis.
-        white_box: Success rates in [0, 1] of attacks that see gradients, as dashed lines.
-        log: Whether the query axis is logarithmic.
-        confidence: Confidence of the bands; None for no bands.
-        legend: Whether to draw a legend; panels side by side need only one.
-        width: Inches.
-    """
-    figure, axes = _plot(width)
-    for number, (name, mark) in enumerate(marks(entries).items()):
-        found = curve(entries[name], budget)
-        places = _places(number, len(entries), budget, log)
-        places = places[places <= found.known]
-        at = np.unique([int(log), *found.queries, *places, found.known])
-        at = at[(at >= log) & (at <= found.known)]  # a logarithmic axis starts at 1
-        _line(axes, at, found.at(at), places, mark, name, drawstyle="steps-post")
-        if confidence is not None:
-            low, high = band(found, at, confidence)
-            shade = min(0.18, 0.6 / len(entries))  # lighter if many overlap
-            axes.fill_between(at, 100 * low, 100 * high, step="post", color=mark.colour, alpha=shade, linewidth=0)
-    for (name, rate), dashes in zip((white_box or {}).items(), cycle(_WHITE_BOX_DASHES), strict=False):
-        axes.axhline(100 * rate, label=f"{name} (white box)", color=INK, linewidth=0.9, linestyle=(0, dashes))
-    _success_against_queries(axes, budget, log, width)
-    if legend:
-        legend_above(figure, axes)
-    return figure
-
-
-def comparison_curves(comparisons: Mapping[str, Comparison], *, log: bool = False, width: float = COLUMN) -> Figure:
-    """Plot the success curves of whole comparisons, white-box attacks as dashed lines.
-
-    With several comparisons, each label names its comparison, and all curves end at the smallest budget.
-    """
-    named = {
-        f"{attack}, {name}" if len(comparisons) > 1 else attack: result
-        for name, comparison in comparisons.items()
-        for attack, result in comparison.results.items()
-    }
-    entries = {name: result.outcomes for name, result in named.items() if not result.attack.white_box}
-    rates = {name: result.summary.success_rate for name, result in named.items() if result.attack.white_box}
-    white_box = {name: rate for name, rate in rates.items() if rate is not None}
-    budget = min((result.budget for result in named.values()), default=0)
-    return success_curves(entries, budget, white_box, log=log, width=width)
-
-
-@styled
-def curve_bands(
-    families: Mapping[str, Sequence[Sequence[Outcome]]], budget: int, *, points: int = 500, width: float = COLUMN
-) -> Figure:
-    """Plot mean and standard deviation of success over each attack's hyperparameters (the paper's supplement D).
-
-    `families` holds the outcomes of each setting of an attack, by the attack's name.
-    """
-    figure, axes = _plot(width)
-    for number, (name, mark) in enumerate(marks(families).items()):
-        places = _places(number, len(families), budget, log=False)
-        at = np.unique([*np.linspace(0, budget, points).round(), *places])
-        mean, deviation = mean_band([curve(outcomes, budget) for outcomes in families[name]], at)
-        _line(axes, at, mean, places, mark, f"{name} ({len(families[name])} settings)")
-        low, high = mean - deviation, mean + deviation
-        axes.fill_between(at, 100 * low, 100 * high, color=mark.colour, alpha=0.25, linewidth=0)
-    _success_against_queries(axes, budget, False, width)
-    legend_above(figure, axes)
-    return figure
 
 
 @styled
@@ -129,7 +44,7 @@ def noise_histogram(
     if not changes.size or np.abs(changes).max() > eps * (1 + 1e-4) + 1e-6:
         what = f"up to {np.abs(changes).max():g}" if changes.size else "none"
         raise InputError(f"perturbations must lie within eps, {eps:g}; got {what}: give both in the same units")
-    figure, axes = _plot(width)
+    figure, axes = plot_axes(width)
     centres = np.linspace(-eps, eps, bars)
     shares = noise_shares(changes, eps, bars)
     drawn = axes.bar(range(bars), shares, width=0.75, color=marks(["Bandits"])["Bandits"].colour)
@@ -162,7 +77,7 @@ def sorted_differences(local_search: ArrayLike, greedy: ArrayLike, *, width: flo
     if np.ndim(local_search) != 1 or np.shape(local_search) != np.shape(greedy) or not images:
         what = f"{np.shape(local_search)} and {np.shape(greedy)}"
         raise InputError(f"differences must be lists, of the same images in both; got the shapes {what}")
-    figure, axes = _plot(width)
+    figure, axes = plot_axes(width)
     axes.axhline(0, color=MUTED, linewidth=0.8)
     looks = zip((local_search, greedy), ("Local search", "Greedy insertion"), ("Parsimonious", "Bandits"), strict=True)
     for differences, label, look in looks:
@@ -188,7 +103,7 @@ class Setting(NamedTuple):
 @styled
 def sensitivity(points: Sequence[Setting], *, width: float = COLUMN) -> Figure:
     """Plot success rate against mean queries, with one marker per setting and one look per family."""
-    figure, axes = _plot(width)
+    figure, axes = plot_axes(width)
     for family, mark in marks(dict.fromkeys(point.family for point in points)).items():
         members = [point for point in points if point.family == family]
         axes.plot(
@@ -204,7 +119,7 @@ def sensitivity(points: Sequence[Setting], *, width: float = COLUMN) -> Figure:
         )
     axes.margins(0.12)
     axes.set(xlabel="Mean queries", ylabel="Success rate (%)")
-    axes.xaxis.set_major_locator(_ticks(width))
+    axes.xaxis.set_major_locator(tick_locator(width))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     legend_above(figure, axes, handlelength=1)
     figure.draw_without_rendering()  # the labels' places depend on the axes' final place
@@ -283,40 +198,3 @@ def grid(
     axes.set(xlabel=columns, ylabel=rows)
     axes.set_title(values, fontsize=7)
     return figure
-
-
-def _plot(width: float) -> tuple[Figure, Axes]:
-    figure = blank(width, min(max(_LOWEST, _RATIO * width), _HIGHEST))
-    return figure, figure.subplots()
-
-
-def _ticks(width: float) -> MaxNLocator:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(max(3, min(10, int(2 * width))), steps=[1, 2, 4, 5, 10])
-
-
-def _places(number: int, lines: int, budget: int, log: bool) -> NDArray[np.float64]:
-    """Return the places of a line's five markers, different for each line."""
-    shares = (np.arange(5) + (number + 0.5) / lines) / 5
-    return np.unique((budget**shares if log else budget * shares).round())
-
-
-def _line(
-    axes: Axes, at: NDArray[Any], rates: NDArray[Any], places: NDArray[Any], mark: Mark, label: str, **settings: Any
-) -> None:
-    """Draw a curve with markers at the given places."""
-    every = np.searchsorted(at, places).tolist()
-    look = {"color": mark.colour, "linestyle": mark.dashes, "marker": mark.marker, "markevery": every}
-    axes.plot(at, 100 * rates, label=label, **look, **settings)
-
-
-def _success_against_queries(axes: Axes, budget: int, log: bool, width: float) -> None:
-    axes.set(xlabel="Queries", ylabel="Success rate (%)")
-    if log:
-        axes.set_xscale("log")
-    else:
-        axes.xaxis.set_major_locator(_ticks(width))
-    axes.set_xlim(1 if log else 0, budget)
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_formatter(thousands)

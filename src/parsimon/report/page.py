@@ -15,24 +15,37 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from parsimon.core.types import Outcome
+from parsimon import runs
 from parsimon.errors import InputError
-from parsimon.report.content import Data, card_of, curves_of, facts_shown, sentence_of, tables_of
-from parsimon.report.picture import png, triptych
-from parsimon.results.result import Comparison, Result
+from parsimon.report.content import (
+    cell_content,
+    comparison_of,
+    facts_shown,
+    grid_overview,
+    run_content,
+    runs_overview,
+)
+from parsimon.report.data import Data
+from parsimon.report.gallery import gallery_of
+from parsimon.report.picture import class_names
+from parsimon.results.evaluation import EvaluationGrid
+from parsimon.results.result import Comparison
+from parsimon.results.tables import radius_text
+from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation, load_evaluation
+
+PAGE = "report.html"
 
 _PICTURES = 24_000_000  # characters of pictures in one file; with many more, browsers take seconds to open it
-_SCRIPTS = ("parts.js", "plot.js", "gallery.js", "page.js")
-_SECTIONS = ("table", "curves", "gallery", "counting")  # shared by the report and the live page
+_SCRIPTS = ("parts.js", "headline.js", "chart.js", "plot.js", "radii.js", "gallery.js", "page.js")
+_SECTIONS = ("table", "headline", "radii", "curves", "gallery", "counting")  # some are on the live page, too
 
 
 def write_page(
     comparisons: Mapping[str, Comparison], path: Path, *, facts: Mapping[str, Mapping[str, Any]] = {}
 ) -> None:
     """Write a self-contained HTML report. The same comparisons and facts always give the same bytes.
+
+    Several comparisons share one table and one chart; the reader chooses which of them is shown below.
 
     Args:
         comparisons: Comparisons by their names on the page, usually the folders of their runs.
@@ -44,64 +57,75 @@ def write_page(
         raise InputError("a report needs at least one run, and each at least one attack; got none")
     if unknown := sorted(set(facts) - set(comparisons)):
         raise InputError(f"facts must be of the runs {', '.join(comparisons)}; got some of {unknown[0]!r}")
-    space, runs = _PICTURES, []
+    shown = []
     for name, comparison in comparisons.items():
         known = facts.get(name, {})
-        gallery, space = _gallery(comparison, known.get("classes"), space)
-        runs.append(
-            {
-                "name": name,
-                "sentence": sentence_of(comparison, known.get("spec", {})),
-                "tables": tables_of(comparison),
-                "curves": curves_of(comparison),
-                "gallery": gallery,
-                "facts": facts_shown(known),
-            }
-        )
+        content = {**run_content(name, comparison, known.get("spec", {})), "facts": facts_shown(known)}
+        shown.append((comparison, content, known))
+    overview = runs_overview(comparisons) if len(comparisons) > 1 else None
+    _write(path, ", ".join(comparisons), overview, shown)
+
+
+def write_evaluation_page(
+    grid: EvaluationGrid, path: Path, *, name: str = "Evaluation", facts: Mapping[str, Any] = {}
+) -> None:
+    """Write a self-contained HTML report of an evaluation: all models and radii, then each run.
+
+    Args:
+        grid: The evaluation.
+        path: Where to write it.
+        name: Its name on the page, usually its folder.
+        facts: Facts about it, with the optional keys of `write_page`.
+    """
+    shown = []
+    for model, evaluations in grid.evaluations.items():
+        for each in evaluations:
+            if each.results:
+                comparison, title = comparison_of(each), f"{model}, {radius_text(each.eps)}"
+                content = cell_content(title, each, comparison, {**facts.get("spec", {}), "model": model})
+                shown.append((comparison, {**content, "facts": []}, facts))
+    _write(path, name, grid_overview(grid, name, facts), shown)
+
+
+def write_report(folders: Sequence[Path], path: Path) -> None:
+    """Write the report of the evaluation or of the runs in these folders."""
+    evaluations = [folder for folder in folders if is_evaluation(folder)]
+    if evaluations and len(folders) > 1:
+        raise InputError(f"a report is about one evaluation or about runs; {evaluations[0]} is one of several folders")
+    if evaluations:
+        (folder,) = folders
+        write_evaluation_page(load_evaluation(folder), path, name=str(folder), facts=evaluation_facts(folder))
+    else:
+        comparisons = {str(folder): runs.load(folder) for folder in folders}
+        write_page(comparisons, path, facts={str(folder): runs.facts_of(folder) for folder in folders})
+
+
+def evaluation_facts(folder: Path) -> dict[str, Any]:
+    """Return the settings of the evaluation in a folder, with environment and class names of its first run."""
+    config = evaluation_config(folder)
+    first, *_ = config.cells(config.models[0])
+    return {**runs.facts_of(cell_folder(folder, config, first)), "spec": config.settings()}
+
+
+def refresh(folder: Path) -> None:
+    """Write the report in a folder again, if there is one: it may be about a part of the run."""
+    if (folder / PAGE).exists():
+        write_report([folder], folder / PAGE)
+
+
+def _write(
+    path: Path, title: str, overview: Data | None, shown: Sequence[tuple[Comparison, Data, Mapping[str, Any]]]
+) -> None:
+    """Add the galleries and write the page."""
+    space, contents = _PICTURES, []
+    for comparison, content, facts in shown:
+        names = class_names(facts.get("classes"), comparison.first.clean.classes)
+        gallery, space = gallery_of(comparison, names or (), space)
+        contents.append({**content, "gallery": gallery})
+    data = {"title": title, "overview": overview, "runs": contents}
     scripts = [page_file(name) for name in _SCRIPTS]
-    page, _ = assemble(page_file("page.html"), [page_file("page.css")], scripts, {"runs": runs}, "img-src data:")
+    page, _ = assemble(page_file("page.html"), [page_file("page.css")], scripts, data, "img-src data:")
     path.write_text(page, encoding="utf-8", newline="\n")
-
-
-def _gallery(comparison: Comparison, classes: Sequence[str] | None, space: int) -> tuple[Data, int]:
-    """Return a card per attack and attacked image, and the characters left for pictures."""
-    results = list(comparison.results.values())
-    by_image: dict[int, list[tuple[int, Outcome]]] = {}
-    for attack, result in enumerate(results):
-        for outcome in result.outcomes:
-            by_image.setdefault(outcome.index, []).append((attack, outcome))
-    originals: dict[int, str] = {}
-    cards: list[Data] = []
-    for index in sorted(by_image):
-        new = [card_of(results[attack], outcome, attack) for attack, outcome in by_image[index]]
-        if space:
-            original = _text(np.asarray(results[0].images[index]))
-            pictures = [_pictures(results[attack], outcome) for attack, outcome in by_image[index]]
-            size = len(original) + sum(len(text) for each in pictures for text in each.values())
-            space = max(0, space - size)  # after the first image without space, no image has pictures
-        if space:
-            originals[index] = original
-            new = [{**card, **each} for card, each in zip(new, pictures, strict=True)]
-        cards += new
-    gallery = {
-        "attacks": list(comparison.results),
-        "classes": [str(name) for name in classes or ()],
-        "side": max(np.asarray(results[0].images[0]).shape[1:]),
-        "originals": originals,
-        "cards": cards,
-    }
-    return gallery, space
-
-
-def _pictures(result: Result, outcome: Outcome) -> dict[str, str]:
-    if outcome.point is None:
-        return {}
-    pictures = triptych(result, outcome)
-    return {"perturbation": _text(pictures.perturbation), "adversarial": _text(pictures.adversarial)}
-
-
-def _text(image: NDArray[np.floating]) -> str:
-    return base64.b64encode(png(image)).decode()
 
 
 def page_file(name: str, package: str = "parsimon.report") -> str:

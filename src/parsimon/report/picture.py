@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
+from parsimon import catalogue
 from parsimon.core.types import Outcome
 from parsimon.results.result import Result
 
@@ -35,9 +36,16 @@ def triptych(result: Result, outcome: Outcome) -> Triptych:
     return Triptych(original, np.rint(stretched * (_LEVELS - 1)) / (_LEVELS - 1), adversarial)
 
 
+def class_names(given: Sequence[str] | None, classes: int) -> Sequence[str] | None:
+    """Return the names of a model's classes: those of the data, or ImageNet's for 1,000 classes; None if unknown."""
+    if given is not None and len(given) == classes:
+        return given
+    return catalogue.imagenet_classes() if classes == catalogue.IMAGENET_CLASSES else None
+
+
 def caption(result: Result, outcome: Outcome, classes: Sequence[str] | None) -> tuple[str, str, str]:
     """Return the caption of a success: true class, predicted class, both with their confidence, and queries."""
-    names = classes if classes is not None and len(classes) == result.clean.classes else None
+    names = class_names(classes, result.clean.classes)
 
     def seen(label: int, confidence: float) -> str:
         return f"{names[label] if names else f'class {label}'} {confidence:.0%}"

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
+    from matplotlib.ticker import MaxNLocator
 
 COLUMN, PAGE = 3.25, 6.75  # inches: the widths of one column and of both
 
+_RATIO, _LOWEST, _HIGHEST = 0.66, 1.55, 2.7  # height of a plot over its width, and its limits in inches
 _LETTER = 0.058  # inches: average width of a letter
 INK, MUTED, RULE = "#000000", "#666666", "#D9D9D9"
 _LOOK: dict[str, Any] = {
@@ -113,6 +115,21 @@ def marks(names: Collection[str]) -> dict[str, Mark]:
     return {name: _MARKS[taken[name]] for name in names}
 
 
+def marks_of_runs(runs: Mapping[str, Collection[str]]) -> dict[tuple[str, str], Mark]:
+    """Return a mark for each attack of each run. An attack keeps its colour; dashes and markers tell runs apart."""
+    attacks = dict.fromkeys(attack for each in runs.values() for attack in each)
+    own = marks(attacks) if attacks else {}
+    if len(runs) == 1:
+        return {(run, attack): own[attack] for run, each in runs.items() for attack in each}
+    if len(runs) > len(_MARKERS):
+        raise InputError(f"a figure can tell {len(_MARKERS)} runs apart; got {len(runs)}: split it into several")
+    return {
+        (run, attack): own[attack]._replace(dashes=(0, _DASHES[place % len(_DASHES)]), marker=_MARKERS[place])
+        for place, (run, each) in enumerate(runs.items())
+        for attack in each
+    }
+
+
 @contextmanager
 def _look() -> Iterator[None]:
     """Use this look, without the user's own settings, and restore matplotlib afterwards."""
@@ -144,6 +161,19 @@ def blank(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height))
+
+
+def plot_axes(width: float) -> tuple[Figure, Axes]:
+    """Return a figure with one plot, of a height that suits its width."""
+    figure = blank(width, min(max(_LOWEST, _RATIO * width), _HIGHEST))
+    return figure, figure.subplots()
+
+
+def tick_locator(width: float) -> MaxNLocator:
+    """Return where the ticks of an axis are, for a figure of this width."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(max(3, min(10, int(2 * width))), steps=[1, 2, 4, 5, 10])
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from parsimon.errors import InputError, ParsimonError, first_line
+from parsimon.errors import InputError, ParsimonError, first_line, quote
 from parsimon.report.page import assemble, page_file
 from parsimon.view import stepwise
 from parsimon.view.watch import Kind, Watch
@@ -41,6 +41,7 @@ _TIMEOUT = 30  # seconds for a request to arrive, and for an earlier attack to e
 _CONNECTIONS = 32  # a browser opens six
 _MESSAGE = 200  # characters of a refusal
 _NOTHING = "there is nothing at this address"
+_OWN = "run"  # the network of the run itself
 _BUSY = b'{"error":"too many connections: try again"}'
 _PICTURE = re.compile(r"/picture/(original|perturbation|adversarial)/([0-9]{1,4})/([0-9]{1,9})")
 _HEADERS = {
@@ -143,10 +144,11 @@ class _UntilDeadline(io.RawIOBase):
 
 
 def _page() -> tuple[str, str]:
-    scripts = [page_file(name) for name in ("parts.js", "plot.js", "gallery.js")]
+    scripts = [page_file(name) for name in ("parts.js", "headline.js", "chart.js", "plot.js", "gallery.js")]
     scripts += [page_file(name, __package__) for name in ("frames.js", "stepper.js", "live.js")]
     styles = [page_file("page.css"), page_file("live.css", __package__)]
-    data = {"networks": stepwise.NETWORKS, "radii": stepwise.RADII, "largest": stepwise.LARGEST}
+    menus = {"networks": stepwise.NETWORKS, "attacks": stepwise.BLACK_BOX, "radii": stepwise.RADII}
+    data = {**menus, "own": _OWN, "largest": stepwise.LARGEST}
     template = page_file("live.html", __package__)
     return assemble(template, styles, scripts, data, "img-src 'self' data:; connect-src 'self'")
 
@@ -228,15 +230,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _attack(self, asked: SplitResult) -> None:
         """Send every step of an attack as a line of JSON, as soon as it is known."""
         settings = parse_qs(asked.query)
-        network, radius = (settings.get(name, [""])[0] for name in ("network", "radius"))
-        if network not in stepwise.NETWORKS or radius not in stepwise.RADII:
-            raise InputError(f"network must be one of {stepwise.NETWORKS} and radius one of {stepwise.RADII}")
+        network, attack, radius = (settings.get(name, [""])[0] for name in ("network", "attack", "radius"))
+        for name, given, known in (
+            ("network", network, (*stepwise.NETWORKS, _OWN)),
+            ("attack", attack, stepwise.BLACK_BOX),
+            ("radius", radius, stepwise.RADII),
+        ):
+            if given not in known:
+                raise InputError(f"{name} must be one of {', '.join(known)}; got {quote(given)}")
         content = self._body()
         if not self.viewer.attacking.acquire(timeout=_TIMEOUT):
             raise InputError("another picture is being attacked: try again when it is done")
         try:
-            image = stepwise.opened(content) if content else stepwise.bundled(_number(asked, "bundled"))
-            self._stream(stepwise.steps(image, network, radius))
+            target = self.viewer.watch.target() if network == _OWN else stepwise.bundled(network)
+            if target is None:
+                raise InputError("the run's own model cannot be opened here: choose another network")
+            image = target.opened(content) if content else target.sample(_number(asked, "bundled"))
+            self._stream(stepwise.steps(image, target, attack, radius))
         finally:
             self.viewer.attacking.release()
 

@@ -9,10 +9,17 @@ from typing import Literal
 import numpy as np
 
 from parsimon import runs
-from parsimon.report.content import Data, card_of, curves_of, facts_shown, sentence_of, tables_of
-from parsimon.report.picture import png, triptych
+from parsimon.models.named import needs_no_code
+from parsimon.report.charts import has_started, success_chart
+from parsimon.report.content import facts_shown, sentence_of, tables_of
+from parsimon.report.data import Data
+from parsimon.report.gallery import card_of
+from parsimon.report.headline import run_top
+from parsimon.report.picture import class_names, png, triptych
 from parsimon.results.result import Comparison
 from parsimon.runs.store import is_written
+from parsimon.view import stepwise
+from parsimon.view.stepwise import Target
 
 Kind = Literal["original", "perturbation", "adversarial"]
 
@@ -44,6 +51,12 @@ class Watch:
             run = self._refreshed()
             return None if run is None else run.picture(kind, attack, image)
 
+    def target(self) -> Target | None:
+        """Return the run's own model, for pictures; None if there is none on this machine."""
+        with self._lock:
+            run = self._refreshed()
+            return None if run is None else run.target
+
     def _refreshed(self) -> _WatchedRun | None:
         """Return the run as it is now; None before it starts."""
         if not runs.is_run(self._folder):
@@ -70,16 +83,18 @@ class _WatchedRun:
     def refresh(self) -> bool:
         """Read what is new, and return whether the run has started."""
         had_begun = self._stored.begun
+        # Before the outcomes: an image that ends in between has its outcome, and not neither.
+        journal = self._stored.journal() if had_begun and self._comparison.unfinished else None
         ended = self._stored.refresh()
         if not self._stored.begun:
             return False
-        if ended or not had_begun:
-            self._comparison = self._stored.comparison()
+        if ended or journal is not None or not had_begun:
+            self._comparison = self._stored.comparison(journal)
             self._curves = self._tables = None
-            names = list(self._comparison.results)
-            for name, outcome in ended:
-                card = card_of(self._comparison.results[name], outcome, names.index(name))
-                self._cards.append({"place": len(self._cards), **card})
+        names = list(self._comparison.results)
+        for name, outcome in ended:
+            card = card_of(self._comparison.results[name], outcome, names.index(name))
+            self._cards.append({"place": len(self._cards), **card})
         return True
 
     def state(self, after: int) -> Data:
@@ -89,6 +104,7 @@ class _WatchedRun:
         attacks = [
             {
                 "name": name,
+                "started": self._stored.queries[name] > 0 or has_started(result.outcomes),
                 "images": len(result.outcomes),
                 "ended": result.counters.ended,
                 "fooled": result.counters.successes,
@@ -102,23 +118,39 @@ class _WatchedRun:
             "name": str(self._folder),
             "words": words if state == "paused" else "",
             "attacks": attacks,
+            "top": {**run_top(self._comparison), "banner": ""},
             "entries": self._cards[after:],
             "ended": len(self._cards),
             # While the run goes on they would change all the time, and their intervals take a while to compute.
             "tables": None if state == "running" else self._made_tables(),
         }
-        if reply["entries"] or not after:
-            reply["curves"] = self._curves = self._curves or curves_of(self._comparison)
+        if reply["entries"] or state == "running" or not after:
+            reply["curves"] = self._curves = self._curves or success_chart({"": self._comparison})
         if not after:
             config, data = self._stored.config, self._stored.data
             reply["sentence"] = sentence_of(self._comparison, {"model": config.model, "data": config.data})
-            reply["classes"] = list(data.classes or ())
+            reply["classes"] = list(class_names(data.classes, self._comparison.first.clean.classes) or ())
             reply["side"] = max(np.asarray(data.images[0]).shape[1:])
+            reply["own"] = config.model if self.target else None
             reply["facts"] = facts_shown(runs.facts_of(self._folder))
         return reply
 
+    @property
+    def target(self) -> Target | None:
+        config, images = self._stored.config, self._stored.data.images
+        if config.model in stepwise.NETWORKS or not needs_no_code(config.model):
+            return None
+        first = self._comparison.first
+        return Target(
+            config.model,
+            np.asarray(images[0]).shape,
+            class_names(self._stored.data.classes, first.clean.classes) or (),
+            lambda number: np.asarray(images[number % len(images)]),
+            first.threat.scores,
+        )
+
     def _made_tables(self) -> list[Data]:
-        self._tables = self._tables or tables_of(self._comparison)
+        self._tables = self._tables or tables_of(self._comparison.tables())
         return self._tables
 
     def picture(self, kind: Kind, attack: int, image: int) -> bytes | None:

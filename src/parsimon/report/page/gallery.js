@@ -1,18 +1,22 @@
-// The gallery: a card for every attacked image and attack, a few at a time.
+// The gallery: a card for every attacked image, with the outcome of each attack beside the original; a few at a time.
 
 const AT_ONCE = 24;
+const MOST_COLUMNS = 5; // of pictures in a card; further attacks take another row
 
 /**
  * Prepare a gallery of outcomes, each { attack, number, label, before, state, queries, predicted, after }. `source`
- * returns the address of one of an outcome's pictures, or null. The returned object adds outcomes and keeps old cards.
+ * returns the address of one of an outcome's pictures, or null. The returned object adds outcomes.
  */
 function showGallery(section, { attacks, classes, side }, source) {
   const className = (number) => classes[number] ?? `class ${number}`;
-  const entries = [];
+  const images = new Map(); // by number: { number, label, outcomes, place, card }
   const cards = section.querySelector(".cards");
   const more = section.querySelector(".more");
   const reverse = section.querySelector(".direction");
   const choice = Object.fromEntries([...section.querySelectorAll("select")].map((select) => [select.name, select]));
+  const words = attacks.length > 1
+    ? { every: "fooled by every attack", some: "fooled by some attacks", none: "not fooled", unfinished: "unfinished" }
+    : { every: "fooled", none: "not fooled", unfinished: "unfinished" };
   let chosen = [];
   let room = AT_ONCE;
 
@@ -24,22 +28,42 @@ function showGallery(section, { attacks, classes, side }, source) {
     select.value = chosen;
   }
 
+  /** Return an image as the chosen attacks leave it: its state, and the fewest queries of a success. */
+  function seen(image) {
+    const outcomes = image.outcomes.filter(({ attack }) => fits(choice.attack, attack));
+    const fooled = outcomes.filter(({ state }) => state === "fooled");
+    const unfinished = outcomes.some(({ state }) => state === "unfinished");
+    const partly = fooled.length ? "some" : unfinished ? "unfinished" : "none";
+    return {
+      image,
+      outcomes: outcomes.length,
+      state: fooled.length === outcomes.length ? "every" : partly,
+      queries: Math.min(...fooled.map(({ queries }) => queries)), // infinite without a success
+    };
+  }
+
   function choose() {
-    const fits = (select, value) => select.value === "" || select.value === String(value);
-    chosen = entries
-      .filter((entry) => fits(choice.attack, entry.attack) && fits(choice.class, entry.label))
-      .filter((entry) => fits(choice.state, entry.state))
+    chosen = [...images.values()]
+      .filter((image) => fits(choice.class, image.label))
+      .map(seen)
+      .filter(({ outcomes, state }) => outcomes && fits(choice.state, state))
       .sort(orders[choice.sort.value]);
     if (reverse.getAttribute("aria-pressed") === "true") chosen.reverse();
-    section.querySelector(".nothing").hidden = chosen.length > 0 || entries.length === 0;
+    section.querySelector(".nothing").hidden = chosen.length > 0 || images.size === 0;
     section.querySelector(".count").textContent =
-      `${chosen.length === entries.length ? "" : `${whole(chosen.length)} of `}${whole(entries.length)} outcomes`;
+      `${chosen.length === images.size ? "" : `${whole(chosen.length)} of `}${whole(images.size)} images`;
     show();
   }
 
   function show() {
-    for (const entry of chosen.slice(0, room)) entry.card ??= cardOf(entry, attacks[entry.attack], className, source);
-    cards.replaceChildren(...chosen.slice(0, room).map((entry) => entry.card));
+    const shown = choice.attack.value === "" ? attacks.length : 1;
+    cards.style.setProperty("--columns", Math.min(MOST_COLUMNS, shown + 1));
+    cards.dataset.show = choice.show.value;
+    cards.replaceChildren(...chosen.slice(0, room).map(({ image }) => {
+      image.card ??= cardOf(image, attacks, className, source);
+      for (const tile of image.card.querySelectorAll("[data-attack]")) tile.hidden = !fits(choice.attack, tile.dataset.attack);
+      return image.card;
+    }));
     const left = Math.max(0, chosen.length - room);
     more.hidden = left === 0;
     more.textContent = `Show ${Math.min(AT_ONCE, left)} more of ${whole(left)}`;
@@ -63,6 +87,7 @@ function showGallery(section, { attacks, classes, side }, source) {
     cards.children[first].focus({ preventScroll: true });
   });
   fill(choice.attack, attacks.map((_, place) => place), (place) => attacks[place]);
+  choice.attack.closest("label").hidden = attacks.length < 2;
   // Enlarged pixels stay sharp.
   cards.classList.toggle("enlarged", side < 100);
   const hint = section.querySelector(".hint");
@@ -73,47 +98,69 @@ function showGallery(section, { attacks, classes, side }, source) {
   return {
     hint,
     add(more) {
-      entries.push(...more);
-      const labels = [...new Set(entries.map((entry) => entry.label))].sort((a, b) => a - b);
+      for (const outcome of more) {
+        const { number, label } = outcome;
+        const image = images.get(number) ?? { number, label, outcomes: [] };
+        images.set(number, image);
+        image.outcomes.push(outcome);
+        image.outcomes.sort((a, b) => a.attack - b.attack);
+        Object.assign(image, { place: outcome.place, card: null });
+      }
+      const labels = [...new Set([...images.values()].map((image) => image.label))].sort((a, b) => a - b);
       fill(choice.class, labels, className);
-      const occurs = (state) => entries.some((entry) => entry.state === state);
-      fill(choice.state, ["fooled", "robust", "unfinished"].filter(occurs), (state) => state);
+      const unfinished = [...images.values()].some(({ outcomes }) => outcomes.some(({ state }) => state === "unfinished"));
+      const states = Object.keys(words).filter((state) => unfinished || state !== "unfinished");
+      fill(choice.state, states, (state) => words[state]);
       choose();
     },
   };
 }
 
-const byNumber = (a, b) => a.number - b.number || a.attack - b.attack;
+const fits = (select, value) => select.value === "" || select.value === String(value);
+const byNumber = (a, b) => a.image.number - b.image.number;
 const orders = {
-  newest: (a, b) => b.place - a.place, // in a run in progress
-  queries: (a, b) => (a.state !== "fooled") - (b.state !== "fooled") || a.queries - b.queries || byNumber(a, b),
+  newest: (a, b) => b.image.place - a.image.place, // in a run in progress
+  queries: (a, b) => (a.queries === b.queries ? byNumber(a, b) : a.queries - b.queries),
   number: byNumber,
-  label: (a, b) => a.label - b.label || byNumber(a, b),
+  label: (a, b) => a.image.label - b.image.label || byNumber(a, b),
 };
 
-function cardOf(entry, attack, className, source) {
-  const fooled = entry.state === "fooled";
-  const pictures = element("div", { className: "pictures" });
-  for (const what of ["original", "perturbation", "adversarial"]) {
-    const src = source(entry, what);
-    if (!src) continue;
-    const picture = element("img", { src, alt: `${what} of image ${entry.number}` });
-    pictures.append(element("figure", {}, picture, element("figcaption", { ariaHidden: "true" }, what)));
-  }
-  const ending = { robust: "not fooled", unfinished: "unfinished" }[entry.state];
-  if (ending) pictures.append(element("p", { className: "ending" }, ending));
+function cardOf({ number, label, outcomes }, attacks, className, source) {
+  const [first] = outcomes;
+  const original = [pictureOf(source(first, "original"), "original", `image ${number}`)];
+  const caption = element("figcaption", {}, element("span", { className: "what" }, "original"));
+  caption.append(element("span", { className: "classes" }, ...predictionOf("span", className(label), first.before)));
+  const tiles = element("div", { className: "tiles" }, element("figure", {}, ...original.filter(Boolean), caption));
+  tiles.append(...outcomes.map((outcome) => tileOf(outcome, attacks[outcome.attack], className, source)));
+  return element("li", { className: "card" }, tiles, element("p", { className: "about" }, `image ${number}`));
+}
 
-  const seen = (tag, number, confidence) => [
-    element(tag, {}, className(number)),
-    ...(confidence === null ? [] : [" ", element("span", { className: "confidence" }, percent(confidence))]),
-  ];
-  const classes = element("p", { className: "classes" }, ...seen("span", entry.label, entry.before));
-  if (fooled && entry.predicted !== null) {
-    const arrow = element("span", { className: "arrow", role: "img", ariaLabel: "predicted as" }, "\u2192");
-    classes.append(" ", arrow, " ", ...seen("strong", entry.predicted, entry.after));
+/** Return the outcome of one attack: its adversarial image or how it ended, the predicted class, the queries. */
+function tileOf(outcome, attack, className, source) {
+  const { state, number, predicted, queries } = outcome;
+  const caption = element("figcaption", {}, element("span", { className: "what" }, attack));
+  const tile = element("figure", { className: state, "data-attack": outcome.attack });
+  if (state === "fooled") {
+    for (const what of ["adversarial", "perturbation"]) {
+      const picture = pictureOf(source(outcome, what), what, `${what} of image ${number}, ${attack}`);
+      if (picture) tile.append(picture);
+    }
+    if (predicted !== null) {
+      const said = predictionOf("strong", className(predicted), outcome.after);
+      caption.append(element("span", { className: "classes" }, ...said));
+    }
+  } else {
+    tile.append(element("p", { className: "ending" }, state === "robust" ? "not fooled" : "unfinished"));
   }
-  const queries = `${whole(entry.queries)} ${entry.queries === 1 ? "query" : "queries"}`;
-  const about = element("p", { className: "about" }, element("span", { className: "queries" }, queries));
-  about.append(` \u00b7 ${attack} \u00b7 image ${entry.number}`);
-  return element("li", { className: `card ${entry.state}` }, pictures, classes, about);
+  const count = `${whole(queries)} ${queries === 1 ? "query" : "queries"}`;
+  caption.append(element("span", { className: "queries" }, count));
+  tile.append(caption);
+  return tile;
+}
+
+const pictureOf = (src, className, alt) => (src ? element("img", { src, alt, className }) : null);
+
+function predictionOf(tag, name, confidence) {
+  const sure = confidence === null ? [] : [" ", element("span", { className: "confidence" }, percent(confidence))];
+  return [element(tag, {}, name), ...sure];
 }

@@ -1,6 +1,18 @@
-// The success curves: steps with bands, and their values at a number of queries.
+// Shares against queries: steps with intervals, and their values at a number of queries.
 
-/** Prepare an empty plot and return a function that draws curves, each time replacing those before. */
+/** Show one of several charts at a time, each with the heading, the hint and the lines that it brings. */
+function showPlots(section, number, charts) {
+  const draw = showPlot(section, number);
+  const choice = section.querySelector(".which");
+  const select = choice.querySelector("select");
+  choice.hidden = charts.length < 2;
+  select.append(...charts.map((chart, value) => element("option", { value }, chart.name)));
+  select.value = charts.length - 1;
+  select.addEventListener("change", () => draw(charts[select.value]));
+  draw(charts.at(-1));
+}
+
+/** Prepare an empty plot and return a function that draws a chart, each time replacing the one before. */
 function showPlot(section, number) {
   const plot = section.querySelector(".plot");
   const svg = plot.querySelector("svg");
@@ -9,11 +21,14 @@ function showPlot(section, number) {
   let [budget, lines, rises, values] = [1, [], [], []];
   let log = false;
   let at = null; // null: at the budget
+  let pointed = null; // the name that is pointed at in the legend
   let scales = null;
 
-  function update(curves) {
+  function update(chart) {
     const before = lines.map((line) => line.name).join("\n");
-    ({ budget, lines } = curves);
+    ({ budget, lines } = chart);
+    section.querySelector("h3").textContent = chart.heading;
+    section.querySelector(".hint").textContent = chart.hint;
     rises = [...new Set([1, ...lines.filter((line) => !line.white_box).flatMap((line) => line.queries), budget])]
       .filter((queries) => queries > 0)
       .sort((a, b) => a - b);
@@ -33,39 +48,56 @@ function showPlot(section, number) {
         button.setAttribute("aria-pressed", String(!hidden.has(line.name)));
         draw();
       });
+      for (const [event, now] of [["pointerenter", line.name], ["focus", line.name], ["pointerleave", null], ["blur", null]]) {
+        button.addEventListener(event, () => {
+          pointed = now;
+          draw();
+        });
+      }
       legend.append(element("li", {}, button));
       return value;
     });
   }
 
   function draw() {
-    const shown = lines.filter((line) => !hidden.has(line.name));
-    scales = scalesFor(plot.clientWidth, budget, lines, log);
+    if (!plot.clientWidth) return; // in a run that is not shown
+    const shown = lines.filter((line) => line.known > 0 && !hidden.has(line.name));
+    const banded = shown.filter((line) => !line.white_box && line.low !== null);
+    const wide = banded.some((line) => readingOf(line, line.known).width > WIDE_INTERVAL);
+    const bands = banded.filter((line) => !wide || line.name === pointed);
+    scales = scalesFor(plot.clientWidth, budget, lines, log, wide ? banded.length : 0);
     svg.setAttribute("viewBox", `0 0 ${scales.width} ${scales.height}`);
     svg.replaceChildren(
-      ...axes(svg, scales),
-      ...shown.filter((line) => !line.white_box).map((line) => bandOf(svg, line, scales)),
+      ...axes(svg, scales, ticksOf(scales).map((queries) => [scales.x(queries), whole(queries)]), "queries"),
+      ...bands.map((line) => bandOf(svg, line, scales)),
       ...shown.map((line) => lineOf(svg, line, scales)),
+      ...(wide ? banded.map((line, place) =>
+        intervalAt(svg, line, scales.right + INTERVAL_STEP * (place + 1), readingOf(line, line.known), scales)) : []),
       ...namesAtEnds(svg, shown, scales),
       shape(svg, "g", { class: "cursor" }),
     );
+    for (const drawn of svg.querySelectorAll("polyline.line")) {
+      drawn.classList.toggle("faint", pointed !== null && drawn.dataset.name !== pointed && !hidden.has(pointed));
+    }
     read(at);
   }
 
   /** Show every curve's value at a number of queries. */
   function read(queries) {
+    if (!scales) return;
     at = queries === null ? null : Math.max(1, Math.min(budget, Math.round(queries)));
     const there = at ?? budget;
     const x = scales.x(there);
     const cursor = [shape(svg, "line", { x1: x, x2: x, y1: scales.top, y2: scales.bottom })];
     const said = [];
     lines.forEach((line, place) => {
-      const { rate, low, high } = readingOf(line, there);
-      const interval = ` ${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}`;
-      values[place].replaceChildren(percent(rate), element("span", { className: "interval" }, interval));
-      if (hidden.has(line.name)) return;
-      said.push(`${line.name} ${percent(rate)}`);
-      cursor.push(coloured(shape(svg, "circle", { cx: x, cy: scales.y(rate), r: 4 }), line));
+      values[place].replaceChildren(...valueOf(line, there));
+      if (hidden.has(line.name) || !line.known) return;
+      const { rate } = readingOf(line, there);
+      said.push(`${line.name} ${line.bound}${percent(rate)}`);
+      if (line.white_box || there <= line.known) {
+        cursor.push(coloured(shape(svg, "circle", { cx: x, cy: scales.y(rate), r: 4 }), line));
+      }
     });
     svg.querySelector(".cursor").replaceChildren(...cursor);
     section.querySelector(".within").textContent = `Within ${whole(there)} ${there === 1 ? "query" : "queries"}`;
@@ -99,62 +131,50 @@ function showPlot(section, number) {
       draw();
     });
   }
-  let width = 0;
-  new ResizeObserver(() => {
-    if (plot.clientWidth !== width && plot.clientWidth) draw();
-    width = plot.clientWidth;
-  }).observe(plot);
+  onWidth(plot, draw);
   return update;
 }
 
-/** Return a curve's value. A white-box attack has only its final rate, drawn as a line across. */
+/** Return a curve's value, as far as it is known. A white-box attack has only its final rate, drawn as a line across. */
 function readingOf(line, queries) {
   let place = line.white_box ? line.queries.length - 1 : 0;
-  while (!line.white_box && line.queries[place + 1] <= queries) place += 1;
-  return { rate: line.fooled[place] / line.images, low: line.low[place], high: line.high[place] };
+  while (!line.white_box && line.queries[place + 1] <= Math.min(queries, line.known)) place += 1;
+  const [low, high] = line.low === null ? [null, null] : [line.low[place], line.high[place]];
+  return { rate: line.rates[place], low, high, width: high - low };
 }
 
-function scalesFor(width, budget, lines, log) {
+/** Return the words of the legend: the value with its interval, or what is known instead. */
+function valueOf(line, queries) {
+  const words = [];
+  const { rate, low, high } = readingOf(line, queries);
+  if (line.known) words.push(line.bound + percent(rate));
+  const interval = line.low === null ? "" : `${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}`;
+  const after = line.note || interval;
+  if (after) words.push(element("span", { className: "interval" }, words.length ? ` ${after}` : after));
+  return words;
+}
+
+/** Return the frame, and the places of queries in it; `intervals` are drawn beside it. */
+function scalesFor(width, budget, lines, log, intervals) {
   const wide = width >= 640;
-  const [left, right, top] = [42, wide ? 130 : 10, 10];
-  const height = Math.round(Math.max(240, Math.min(420, width * 0.55)));
-  const bottom = height - 44;
-  const highest = Math.max(0.2, ...lines.map((line) => line.high.at(-1)));
-  const ceiling = Math.ceil(highest * 5 - 1e-9) / 5;
-  const span = width - left - right;
+  const beside = INTERVAL_STEP * intervals;
+  const ends = lines.filter((line) => line.known).map((line) => readingOf(line, 0).high ?? 0);
+  const highest = Math.max(0, ...lines.flatMap((line) => line.high ?? line.rates), ...ends);
+  const frame = frameOf(width, highest, (wide ? 130 : 10) + beside);
   const length = Math.log(Math.max(2, budget));
   const share = (queries) => (log ? Math.log(Math.max(1, queries)) / length : queries / budget);
   return {
-    width, height, left, top, bottom, wide, log, budget, ceiling,
-    right: width - right,
-    x: (queries) => left + span * share(queries),
-    y: (rate) => bottom - ((bottom - top) * rate) / ceiling,
+    ...frame, wide, log, budget, beside,
+    x: (queries) => frame.left + frame.span * share(queries),
     queriesAt: (x) => {
-      const part = Math.max(0, Math.min(1, (x - left) / span));
+      const part = Math.max(0, Math.min(1, (x - frame.left) / frame.span));
       return log ? Math.exp(part * length) : part * budget;
     },
   };
 }
 
-function axes(svg, scales) {
-  const parts = [];
-  for (let rate = 0; rate <= scales.ceiling + 1e-9; rate += scales.ceiling > 0.4 ? 0.2 : 0.1) {
-    const y = scales.y(rate);
-    parts.push(shape(svg, "line", { class: rate ? "grid" : "axis", x1: scales.left, x2: scales.right, y1: y, y2: y }));
-    parts.push(label(svg, `${Math.round(100 * rate)} %`, { x: scales.left - 8, y: y + 4, "text-anchor": "end" }));
-  }
-  for (const queries of ticksOf(scales)) {
-    const x = scales.x(queries);
-    parts.push(shape(svg, "line", { class: "axis", x1: x, x2: x, y1: scales.bottom, y2: scales.bottom + 5 }));
-    parts.push(label(svg, whole(queries), { x, y: scales.bottom + 19, "text-anchor": "middle" }));
-  }
-  const middle = (scales.left + scales.right) / 2;
-  parts.push(label(svg, "queries", { x: middle, y: scales.height - 6, "text-anchor": "middle" }));
-  return parts;
-}
-
-function ticksOf({ log, budget, right, left }) {
-  const most = Math.max(3, Math.floor((right - left) / 70));
+function ticksOf({ log, budget, span }) {
+  const most = Math.max(3, Math.floor(span / 70));
   const ticks = [];
   if (log) {
     const decades = Math.log10(Math.max(2, budget));
@@ -169,22 +189,20 @@ function ticksOf({ log, budget, right, left }) {
   return ticks.filter((queries) => queries <= budget);
 }
 
-/** Return a path along steps: each height holds until the next one. */
+/** Return a path along steps, as far as they are known: each height holds until the next one. */
 function steps(line, heights, scales) {
   const points = [[scales.x(0), scales.y(heights[0])]];
-  for (let place = 1; place < heights.length; place += 1) {
+  for (let place = 1; place < heights.length && line.queries[place] <= line.known; place += 1) {
     const x = scales.x(line.queries[place]);
     points.push([x, points.at(-1)[1]], [x, scales.y(heights[place])]);
   }
-  points.push([scales.right, points.at(-1)[1]]);
+  points.push([scales.x(line.known), points.at(-1)[1]]);
   return points.map(([x, y]) => [x.toFixed(1), y.toFixed(1)]);
 }
 
 function lineOf(svg, line, scales) {
-  const rates = line.fooled.map((fooled) => fooled / line.images);
-  const points = line.white_box
-    ? [[scales.left, scales.y(rates.at(-1))], [scales.right, scales.y(rates.at(-1))]]
-    : steps(line, rates, scales);
+  const last = scales.y(line.rates.at(-1));
+  const points = line.white_box ? [[scales.left, last], [scales.right, last]] : steps(line, line.rates, scales);
   const dashes = { "stroke-dasharray": line.dashes.join(" ") };
   const drawn = shape(svg, "polyline", { class: "line", points: points.join(" "), ...dashes });
   drawn.dataset.name = line.name;
@@ -196,39 +214,8 @@ function bandOf(svg, line, scales) {
   return coloured(shape(svg, "polygon", { class: "band", points: points.join(" ") }), line);
 }
 
-/** Return the names at the ends of the lines, moved apart where they overlap. */
 function namesAtEnds(svg, lines, scales) {
   if (!scales.wide) return [];
-  const ends = lines.map((line) => ({ line, y: scales.y(line.fooled.at(-1) / line.images) + 4 }));
-  ends.sort((a, b) => a.y - b.y);
-  ends.forEach((end, place) => { if (place) end.y = Math.max(end.y, ends[place - 1].y + 16); });
-  const excess = ends.length ? Math.max(0, ends.at(-1).y - scales.bottom) : 0;
-  return ends.map(({ line, y }) => {
-    const name = line.name.length > 16 ? `${line.name.slice(0, 15)}\u2026` : line.name;
-    return coloured(label(svg, name, { class: "end", x: scales.right + 8, y: y - excess }), line);
-  });
-}
-
-function swatch(svg, line) {
-  const made = shape(svg, "svg", { class: "swatch", viewBox: "0 0 26 10", "aria-hidden": "true" });
-  const dashes = { "stroke-dasharray": line.dashes.join(" ") };
-  made.append(shape(svg, "line", { class: "line", x1: 1, x2: 25, y1: 5, y2: 5, ...dashes }));
-  return coloured(made, line);
-}
-
-function shape(svg, tag, attributes) {
-  const made = document.createElementNS(svg.namespaceURI, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
-function label(svg, text, attributes) {
-  const made = shape(svg, "text", attributes);
-  made.textContent = text;
-  return made;
-}
-
-function coloured(drawn, line) {
-  if (line.colour) drawn.style.setProperty("--colour", line.colour);
-  return drawn;
+  const ends = lines.map((line) => ({ line, y: scales.y(readingOf(line, line.known).rate) + 4 }));
+  return namesAt(svg, scales.right + scales.beside + 8, ends, scales);
 }

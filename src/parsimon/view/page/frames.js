@@ -1,20 +1,34 @@
-// A step of an attack, drawn: blocks of a grid that are raised or lowered.
+// A step of an attack, drawn: the blocks of a grid that are raised or lowered, or the queried picture itself.
 
 const CHANNELS = ["red", "green", "blue"];
 const FRAMES = ["#ff3b30", "#23c552", "#3d7bff"]; // of the block that is tried, by channel
 const bytesOf = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
 /** Return the three pictures as bytes: row by row, red, green and blue of each pixel. */
-function picturesOf({ pictures, side }) {
+function picturesOf({ pictures, rows, columns, eps }) {
   const [original, low, high] = [pictures.original, pictures.low, pictures.high].map(bytesOf);
-  return { original, low, high, side };
+  return { original, low, high, rows, columns, eps };
+}
+
+/** Return the queried picture of a step, and its perturbation with grey for no change. */
+function queriedOf(pictures, step) {
+  if (step.frame) {
+    step.bytes ??= bytesOf(step.frame);
+    const change = (place) => 127.5 * (1 + (step.bytes[place] - pictures.original[place]) / pictures.eps);
+    return { queried: (place) => step.bytes[place], change };
+  }
+  const raised = cornerOf(pictures, step);
+  return {
+    queried: (place) => (raised[place] ? pictures.high : pictures.low)[place],
+    change: (place) => (raised[place] ? 255 : 0),
+  };
 }
 
 /** Return whether a block is raised. Blocks are numbered by row, then column, then channel. */
 const isMember = (base, block) => (base[block >> 3] >> (7 - (block & 7))) & 1;
 
 /** Return for each byte of the picture whether it is raised in the queried corner. */
-function cornerOf({ side }, { block, base, flip }) {
+function cornerOf({ rows: side }, { block, base, flip }) {
   const across = side / block;
   const raised = new Uint8Array(3 * side * side);
   for (let place = 0; place < raised.length; place += 1) {
@@ -26,21 +40,21 @@ function cornerOf({ side }, { block, base, flip }) {
   return raised;
 }
 
-/** Draw a picture enlarged, with sharp pixels; with a step, also its blocks and the block that is tried. */
-function paint(canvas, side, valueAt, step) {
-  const scale = Math.max(1, Math.round((canvas.clientWidth * devicePixelRatio) / side));
-  canvas.width = canvas.height = side * scale;
+/** Draw a picture enlarged, with sharp pixels; with a step of blocks, also its blocks and the block that is tried. */
+function paint(canvas, { rows, columns }, valueAt, step) {
+  const scale = Math.max(1, Math.round((canvas.clientWidth * devicePixelRatio) / columns));
+  [canvas.width, canvas.height] = [columns * scale, rows * scale];
   const pen = canvas.getContext("2d");
-  const small = new ImageData(side, side);
-  for (let pixel = 0; pixel < side * side; pixel += 1) {
+  const small = new ImageData(columns, rows);
+  for (let pixel = 0; pixel < rows * columns; pixel += 1) {
     for (let channel = 0; channel < 3; channel += 1) small.data[4 * pixel + channel] = valueAt(3 * pixel + channel);
     small.data[4 * pixel + 3] = 255;
   }
-  const sheet = new OffscreenCanvas(side, side);
+  const sheet = new OffscreenCanvas(columns, rows);
   sheet.getContext("2d").putImageData(small, 0, 0);
   pen.imageSmoothingEnabled = false;
   pen.drawImage(sheet, 0, 0, canvas.width, canvas.height);
-  if (!step) return;
+  if (!step?.block) return;
   const size = step.block * scale;
   pen.strokeStyle = "rgb(128 128 128 / 60%)";
   pen.lineWidth = Math.max(1, Math.round(scale / 12));
@@ -53,7 +67,7 @@ function paint(canvas, side, valueAt, step) {
   }
   pen.stroke();
   if (step.flip === null) return;
-  const { row, column, channel } = placeOf(step, side);
+  const { row, column, channel } = placeOf(step, rows);
   for (const [colour, width] of [["black", 6], [FRAMES[channel], 3]]) {
     pen.strokeStyle = colour;
     pen.lineWidth = Math.max(2, (width * scale) / 10);

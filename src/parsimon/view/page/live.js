@@ -7,7 +7,8 @@ const settings = JSON.parse(document.getElementById("data").textContent);
 const picture = (entry, what) =>
   what === "original" || entry.state === "fooled" ? `picture/${what}/${entry.attack}/${entry.number}` : null;
 
-function watch() {
+/** Show the run; `offer` takes the name of its own model, if pictures can be attacked on it. */
+function watch(offer) {
   const at = (selector) => document.querySelector(selector);
   const draw = showPlot(at(".curves"), 0);
   let [run, known, gallery, tables] = [null, 0, null, ""];
@@ -44,6 +45,7 @@ function watch() {
     if (update.state === "waiting") return undefined;
     if (run === null) begin(update);
     known = update.ended;
+    showHeadlines(document, update.top);
     update.attacks.forEach(showAttack);
     showPace(update);
     if (update.curves) {
@@ -68,19 +70,22 @@ function watch() {
     gallery = showGallery(at(".gallery"), { attacks: names, classes: update.classes, side: update.side }, picture);
     gallery.add([]);
     showFacts(at(".facts"), update.facts);
+    if (update.own) offer(update.own);
     at(".attacks").append(...names.map(barOf));
   }
 
-  function showAttack({ images, ended, fooled, queries }, place) {
+  function showAttack({ started, images, ended, fooled, queries }, place) {
     const row = at(".attacks").children[place];
     const bar = row.querySelector(".bar");
     bar.setAttribute("aria-valuemax", images);
     bar.setAttribute("aria-valuenow", ended);
     bar.children[0].style.width = `${(100 * fooled) / images}%`;
     bar.children[1].style.width = `${(100 * (ended - fooled)) / images}%`;
-    row.querySelector(".counts").textContent =
-      `${whole(ended)} of ${whole(images)} images \u00b7 ${whole(fooled)} fooled (${percent(fooled / images)}) \u00b7 ` +
-      `${whole(ended - fooled)} not fooled \u00b7 ${whole(queries)} queries`;
+    const rate = ended === images ? ` (${percent(fooled / images)})` : ""; // unknown before
+    row.querySelector(".counts").textContent = started
+      ? `${whole(ended)} of ${whole(images)} images \u00b7 ${whole(fooled)} fooled${rate} \u00b7 ` +
+        `${whole(ended - fooled)} not fooled \u00b7 ${whole(queries)} queries`
+      : "waiting";
   }
 
   /** Show the queries per second over the last few polls. */
@@ -107,6 +112,5 @@ function barOf(name) {
 
 document.addEventListener("DOMContentLoaded", () => {
   history.replaceState(null, "", location.pathname + location.hash); // remove the token from the address
-  watch();
-  startStepper(document.querySelector(".stepper"), settings);
+  watch(startStepper(document.querySelector(".stepper"), settings));
 });

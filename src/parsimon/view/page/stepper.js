@@ -1,14 +1,17 @@
 // Your own picture: the server attacks it and streams every query, which is played here.
 
-function startStepper(section, { networks, radii, largest }) {
+/** Prepare the player and return a function that offers the run's own model. */
+function startStepper(section, { networks, attacks, radii, own, largest }) {
   const at = (selector) => section.querySelector(selector);
   const [stage, trouble, slider, play] = [".stage", ".trouble", ".player input", ".play"].map(at);
   const option = (text) => element("option", {}, text);
   at("[name=network]").append(...networks.map(option));
+  at("[name=attack]").append(...attacks.map(option));
   at("[name=radius]").append(...radii.map(option));
   at("[name=radius]").value = "8/255";
+  const menus = ["network", "attack", "radius"];
   let attack = null; // the attack that is shown
-  let last = null; // its picture, for another network or radius
+  let last = null; // its picture, for another network, attack or radius
   let sample = Math.floor(Math.random() * 1000);
   let timer = null;
 
@@ -18,7 +21,8 @@ function startStepper(section, { networks, radii, largest }) {
     pause();
     trouble.textContent = "";
     const mine = (attack = { steps: [], at: 0, pictures: null, ended: null, stop: new AbortController() });
-    const asked = new URLSearchParams({ network: at("[name=network]").value, radius: at("[name=radius]").value, bundled: number });
+    const asked = new URLSearchParams(menus.map((name) => [name, at(`[name=${name}]`).value]));
+    asked.set("bundled", number);
     try {
       if (picture?.size > largest) throw new Error(`the picture\u2019s file is larger than ${largest / 2 ** 20} MB`);
       const reply = await fetch(`attack?${asked}`, { method: "POST", body: picture, signal: mine.stop.signal });
@@ -40,13 +44,14 @@ function startStepper(section, { networks, radii, largest }) {
       if (mine.at === mine.steps.length - 1) show();
     } else {
       // A base is sent only when it changes.
-      step.base = step.base ? bytesOf(step.base) : mine.steps.at(-1).base;
+      if (step.block) step.base = step.base ? bytesOf(step.base) : mine.steps.at(-1).base;
       mine.steps.push(step);
       slider.max = mine.steps.length - 1;
       if (mine.steps.length === 1) {
         stage.hidden = false; // not before: its buttons need a step
         paintOriginal();
-        at(".label").textContent = `${mine.classes[mine.label]} ${percent(mine.before)}`;
+        at(".label").textContent = `${nameOf(mine.label)} ${percent(mine.before)}`;
+        at(".by-blocks").hidden = !step.block;
         show();
         go();
       }
@@ -54,22 +59,23 @@ function startStepper(section, { networks, radii, largest }) {
   }
 
   function paintOriginal() {
-    const { original, side } = attack.pictures;
-    paint(at(".original"), side, (place) => original[place]);
+    const { pictures } = attack;
+    paint(at(".original"), pictures, (place) => pictures.original[place]);
   }
 
+  const nameOf = (number) => attack.classes[number] ?? `class ${number}`;
+
   function show() {
-    const { pictures, steps, label, classes, budget, ended } = attack;
+    const { pictures, steps, label, budget, ended } = attack;
     const step = steps[attack.at];
-    const { side } = pictures;
-    const raised = cornerOf(pictures, step);
-    paint(at(".corner"), side, (place) => (raised[place] ? pictures.high : pictures.low)[place], step);
-    paint(at(".noise"), side, (place) => (raised[place] ? 255 : 0), step);
+    const { queried, change } = queriedOf(pictures, step);
+    paint(at(".corner"), pictures, queried, step);
+    paint(at(".noise"), pictures, change, step);
     const fooled = step.seen !== label;
-    at(".seen").textContent = `${classes[step.seen]} ${percent(step.confidence)}`;
+    at(".seen").textContent = `${nameOf(step.seen)} ${percent(step.confidence)}`;
     at(".seen").classList.toggle("fooled", fooled);
-    at(".blocks").textContent = `blocks of ${step.block} \u00d7 ${step.block}`;
-    at(".told").replaceChildren(...sentenceOf(step, side, fooled, budget));
+    at(".blocks").textContent = step.block ? `blocks of ${step.block} \u00d7 ${step.block}` : "grey: no change";
+    at(".told").replaceChildren(...sentenceOf(step, pictures.rows, fooled, budget));
     const isLast = ended && attack.at === steps.length - 1;
     if (isLast && !fooled) at(".told").append(ended.ended === "budget" ? " The budget is used up: not fooled." : " Nothing is left to try: not fooled.");
     slider.value = attack.at;
@@ -79,7 +85,8 @@ function startStepper(section, { networks, radii, largest }) {
 
   function sentenceOf(step, side, fooled, budget) {
     const parts = [`Query ${whole(step.query)} of at most ${whole(budget)}: `];
-    if (step.flip === null) parts.push("the set without a change");
+    if (!step.block) parts.push("the picture above");
+    else if (step.flip === null) parts.push("the set without a change");
     else {
       const { channel, row, column } = placeOf(step, side);
       const change = isMember(step.base, step.flip) ? "lowered" : "raised";
@@ -87,6 +94,7 @@ function startStepper(section, { networks, radii, largest }) {
     }
     parts.push(`; loss ${step.loss.toFixed(3)}. `);
     if (fooled) parts.push(element("span", { className: "kept" }, `Fooled after ${whole(step.query)} queries.`));
+    else if (!step.block) return parts;
     else if (step.kept === step.flip && step.flip !== null) parts.push(element("span", { className: "kept" }, "Kept."));
     else if (step.kept !== null) parts.push("Not kept; an earlier block is.");
     else if (step.flip !== null) parts.push("Not kept.");
@@ -133,7 +141,7 @@ function startStepper(section, { networks, radii, largest }) {
   slider.addEventListener("input", () => { pause(); move(slider.value - attack.at); });
   new ResizeObserver(() => attack?.steps.length && (paintOriginal(), show())).observe(stage);
 
-  for (const name of ["network", "radius"]) at(`[name=${name}]`).addEventListener("change", () => last && begin(...last));
+  for (const name of menus) at(`[name=${name}]`).addEventListener("change", () => last && begin(...last));
   at(".bundled").addEventListener("click", () => begin(null, (sample = (sample + 1) % 1000)));
   at("input[type=file]").addEventListener("change", ({ target }) => target.files[0] && begin(target.files[0], 0));
   document.addEventListener("paste", ({ clipboardData }) => clipboardData.files[0] && begin(clipboardData.files[0], 0));
@@ -148,6 +156,7 @@ function startStepper(section, { networks, radii, largest }) {
     section.classList.remove("over");
     if (event.dataTransfer.files[0]) begin(event.dataTransfer.files[0], 0);
   });
+  return (model) => at("[name=network]").prepend(element("option", { value: own }, `${model} (this run)`));
 }
 
 /** Yield the lines of a stream of JSON as they arrive. */
