@@ -22,7 +22,7 @@ from parsimon.models import as_model
 from parsimon.models.onnx import _providers
 from parsimon.models.torch import TorchModel
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import inspect
+from parsimon.runs.diagnose import inspect
 
 PLAIN, TURNED = "torch on cpu", "torch on cpu, channels last"
 

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import parsimon
 from bundled_images import Bundled
 from parsimon import InputError, zoo
 from parsimon.core.threat import Scores, Threat
 from parsimon.models import as_model
-from parsimon.runs.preflight import Finding, check_shape, inspect
+from parsimon.runs.diagnose import Finding, inspect
+from parsimon.runs.preflight import check_shape
 from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
 
 
@@ -58,9 +60,10 @@ def test_a_problem_that_would_stop_an_attack_is_an_error(bad: dict[str, Any], wo
 
 def test_an_accuracy_no_better_than_guessing_is_noted() -> None:
     wrong = np.tile((LABELS + 1) % 10, 2)
-    found = findings(images=np.tile(IMAGES, (2, 1, 1, 1)), labels=changed(wrong, 0, LABELS[0]))["clean accuracy"]
-    assert found.verdict == "note"
-    assert found.sentence.startswith("8.3%: 1 of 12 images can be attacked, no more than by guessing.")
+    found = findings(images=np.tile(IMAGES, (2, 1, 1, 1)), labels=changed(wrong, 0, LABELS[0]))
+    assert found["clean accuracy"].sentence == "8.3%: 1 of 12 images can be attacked"
+    assert found["guessing"].verdict == "note"
+    assert found["guessing"].sentence.startswith("Clean accuracy is 8.3%, not significantly above the 10.0% of")
 
 
 def test_channels_last_and_another_size_have_different_messages() -> None:
@@ -101,3 +104,39 @@ def test_scores_that_differ_a_little_from_call_to_call_are_noted() -> None:
     found = findings(lambda images: linear(images) + np.float32(1e-4) * next(steps))
     assert found["determinism"].verdict == "note"
     assert "from call to call" in found["determinism"].sentence
+
+
+# --- in Python --------------------------------------------------------------------------------------------------------
+
+
+def test_python_lists_the_findings_of_the_command(bundled: Bundled) -> None:
+    found = parsimon.check(zoo.path("robust"), bundled.images, bundled.labels)
+    assert found.attackable
+    names = [each.name for each in found]
+    assert names == list(findings(zoo.path("robust"), bundled.images, bundled.labels))
+    assert str(found).splitlines()[0] == "ok   images: 10 of shape (3, 32, 32), float32 in [0, 1]"
+    assert repr(found) == "<Findings: ready to attack: 7 checks, 0 notes>"
+    assert found.to_frame()["name"].tolist() == names
+    assert "<table>" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("model", "images", "labels", "words"),
+    [
+        (raising, IMAGES, LABELS, "KeyError: 'weights/7'"),
+        (linear, changed(IMAGES, 3, 2), LABELS, "image 3 spans"),
+        (linear, IMAGES, LABELS[:-1], "one whole number per image, for 6 images"),
+        (linear, IMAGES, None, "labels are missing"),
+    ],
+)
+def test_what_cannot_be_attacked_is_the_last_finding(model: Any, images: Any, labels: Any, words: str) -> None:
+    found = parsimon.check(model, images, labels)
+    assert not found.attackable
+    assert (found[-1].verdict, words in found[-1].sentence) == ("error", True)
+    assert repr(found).startswith("<Findings: this cannot be attacked: ")
+    assert str(found).splitlines()[-1].startswith("error ")
+
+
+def test_python_detects_probabilities_unless_told_otherwise() -> None:
+    assert "10 classes, probabilities" in str(parsimon.check(softmax, IMAGES, LABELS))
+    assert not parsimon.check(softmax, IMAGES, LABELS, scores="logits").attackable

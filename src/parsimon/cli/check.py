@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
 from parsimon.cli.output import JSON, Exit, answer, as_json, in_shell
-from parsimon.core.threat import Scores, Threat
+from parsimon.core.threat import Scores
 from parsimon.models import as_model
-from parsimon.runs import preflight
-from parsimon.runs.config import RunConfig
+from parsimon.runs.findings import MARKS, Findings, find
 from parsimon.runs.inputs import open_data_for
 
-_MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]error[/]"}
+_COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
 
 @click.command()
@@ -26,7 +25,7 @@ _MARKS = {"ok": "[green]ok  [/]", "note": "[yellow]note[/]", "error": "[red]erro
 @JSON
 @click.pass_context
 def check(
-    context: click.Context, /, model: str, data: str, preprocess: str | None, scores: Scores, batch_size: int
+    context: click.Context, /, model: str, data: str, preprocess: str | None, scores: Scores | None, batch_size: int
 ) -> None:
     """Check a model and its data before an attack: ranges, labels, determinism, batches, accuracy.
 
@@ -34,18 +33,13 @@ def check(
     parsimon check --model model.onnx --data images.npz
     parsimon check --model mypackage.models:build --data folder:pictures --scores probabilities
     """
-    RunConfig(batch_size=batch_size)  # refuses what no run accepts
     opened = open_data_for(model, data, preprocess)
-    oracle = as_model(model)
-    threat = Threat(1 / 255, scores=scores, eight_bit=oracle.eight_bit_only)
-    found = preflight.inspect(oracle, opened.images, opened.labels.astype(np.intp), threat, batch_size)
-    findings: list[dict[str, str]] = []
-    for finding in found:  # print each one as soon as it is known
-        sentence = in_shell(finding.sentence, finding.argument, context.command)
-        findings.append({"name": finding.name, "verdict": finding.verdict, "sentence": sentence})
-        if not as_json():
-            mark = _MARKS[finding.verdict]
-            Console().print(f"{mark} [bold]{finding.name}[/]: {escape(sentence)}", highlight=False)
-    failed = any(finding["verdict"] == "error" for finding in findings)
-    answer(lambda: {"attackable": not failed, "findings": findings}, lambda: None)
-    sys.exit(Exit.BAD_INPUT if failed else Exit.DONE)
+    findings = Findings()
+    for finding in find(as_model(model), opened.images, opened.labels, scores, batch_size):
+        findings.append(replace(finding, sentence=in_shell(finding.sentence, finding.argument, context.command)))
+        if not as_json():  # print each one as soon as it is known
+            mark = f"[{_COLOURS[finding.verdict]}]{MARKS[finding.verdict]}[/]"
+            Console().print(f"{mark} [bold]{finding.name}[/]: {escape(findings[-1].sentence)}", highlight=False)
+    facts = [{"name": each.name, "verdict": each.verdict, "sentence": each.sentence} for each in findings]
+    answer(lambda: {"attackable": findings.attackable, "findings": facts}, lambda: None)
+    sys.exit(Exit.DONE if findings.attackable else Exit.BAD_INPUT)

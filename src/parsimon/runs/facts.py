@@ -44,6 +44,7 @@ class RunFacts(
     classes: Number
     backend: str | None = None
     remarks: list[str] | None = None
+    warnings: list[str] | None = None
     rounding: Rounding | None = None  # version 0.2 knew only the nearest float, and did not say so
     kind: Scores | None = None  # of the scores, if it was detected
     excluded: list[Number] | None = None  # images whose result is known
@@ -75,6 +76,7 @@ class RunFacts(
             confidence,
             self.backend,
             remarks=tuple(self.remarks or ()),
+            warnings=tuple(self.warnings or ()),
             kind=self.kind or "logits",
         )
 
@@ -112,7 +114,10 @@ def record_clean(
     if clean.fingerprint is not None:
         store.check_fact("model file", clean.fingerprint)
     _note_runtime(store, clean.runtime)
-    return replace(clean, remarks=tuple(store.get_fact("remarks") or ()))
+    if store.get_fact("warnings") is None:
+        store.set_fact("warnings", list(clean.warnings))
+    remarks, warnings = (tuple(store.get_fact(name) or ()) for name in ("remarks", "warnings"))
+    return replace(clean, remarks=remarks, warnings=warnings)
 
 
 def check_version(store: Store, attack: str, *, eight_bit: bool) -> None:

@@ -1,18 +1,15 @@
 """Check images, labels and model before a run.
 
 Every run passes through `prepare`, which reads and classifies each image once, and raises an error at the first
-problem. `inspect` is `parsimon check`: it lists everything it finds about a model, good and bad.
+problem. `diagnose` has what is doubtful, and not wrong.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from statistics import median
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +20,10 @@ from parsimon.core.model import ANSWER_LEVELS, Model
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
-from parsimon.errors import InputError, ModelError, NothingToAttackError, ParsimonError, check_whole
+from parsimon.errors import InputError, ModelError, NothingToAttackError, check_whole
 from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
 
-_TIMED_CALLS = 5
 _BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
 # Tolerances relative to the spread of the scores. Smaller differences are rounding: between two calls of one model,
 # and between two machines or runtimes.
@@ -218,11 +214,11 @@ def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
 
 def check_determinism(model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
     """Refuse a model whose scores of the same images differ between two calls."""
-    difference = _difference(classify(model, pixels, batch_size, scores.shape[1]), scores)
-    if difference > _SAME_CALL * spread_of(scores):
+    distance = largest_difference(classify(model, pixels, batch_size, scores.shape[1]), scores)
+    if distance > _SAME_CALL * spread_of(scores):
         raise ModelError(
             f"the model gives the same images different scores from call to call: they differ by up to "
-            f"{difference:.3g}, where the scores of an image spread over {spread_of(scores):.3g}. A search cannot rely "
+            f"{distance:.3g}, where the scores of an image spread over {spread_of(scores):.3g}. A search cannot rely "
             "on such scores. Switch off dropout and random preprocessing (model.eval())."
         )
 
@@ -235,89 +231,14 @@ def spread_of(scores: NDArray[Any]) -> float:
 
 def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> None:
     """Refuse another model than before: the scores of the clean images must agree up to rounding."""
-    difference = _difference(before, now) if before.shape == now.shape else math.inf
-    if difference > _SAME_MODEL * spread_of(before):
+    distance = largest_difference(before, now) if before.shape == now.shape else math.inf
+    if distance > _SAME_MODEL * spread_of(before):
         raise InputError(
-            f"this run was begun with another model: the scores of the clean images differ by up to {difference:.3g}, "
+            f"this run was begun with another model: the scores of the clean images differ by up to {distance:.3g}, "
             "so continuing would mix the results of two models. Start a new run, or restore the model."
         )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One result of `parsimon check`."""
-
-    name: str
-    verdict: Literal["ok", "note", "error"]
-    sentence: str
-    argument: str | None = None  # the setting at fault
-
-
-def inspect(
-    model: Model, images: ImageSource, labels: NDArray[np.intp], threat: Threat, batch_size: int
-) -> Iterator[Finding]:
-    """Yield everything that can be found out about a model before it is attacked; an error ends the list."""
-    try:
-        clean = prepare(model, images, labels, threat, batch_size)
-        check_any(clean, clean.correct)
-        pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
-        yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
-        yield Finding("scores", "ok", f"{clean.classes} classes, {threat.scores}, all finite")
-        yield from _stability(model, pixels, batch_size)
-        if clean.backend is not None:
-            yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
-        yield _accuracy(clean)
-    except ParsimonError as error:
-        argument = error.argument if isinstance(error, InputError) else None
-        yield Finding("images, labels, model", "error", str(error), argument)
-
-
-def _stability(model: Model, pixels: NDArray[np.float32], batch_size: int) -> Iterator[Finding]:
-    """Yield whether scores depend on the call, on the place in the batch, and on its size."""
-    scores = classify(model, pixels, batch_size)
-    classes = scores.shape[1]
-    call = _difference(classify(model, pixels, batch_size, classes), scores)
-    differ = f"scores differ by up to {call:.2g} from call to call: results may differ a little between runs"
-    yield _note_if(call, "determinism", differ, "the same images get the same scores, bit for bit")
-    place = _difference(classify(model, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
-    differ = f"scores differ by up to {place:.2g} with the place in the batch: results may depend on other images"
-    yield _note_if(place, "place in the batch", differ, "a row's scores do not depend on its place")
-    size = _difference(classify(model, pixels[:1], 1, classes), scores[:1])
-    differ = f"scores differ by up to {size:.2g} with the size of the batch"
-    if size and model.fixed_batch:
-        yield Finding("size of the batch", "ok", f"{differ}, so every batch is filled to {batch_size}")
-    else:
-        differ += ": results may depend on batch_size"
-        yield _note_if(size, "size of the batch", differ, "a row's scores do not depend on the size of the batch")
-
-
-def _note_if(difference: float, name: str, note: str, otherwise: str) -> Finding:
-    return Finding(name, "note", note) if difference else Finding(name, "ok", otherwise)
-
-
-def _accuracy(clean: CleanPredictions) -> Finding:
-    sentence = f"{clean.accuracy:.1%}: {clean.correct.sum()} of {len(clean.correct)} images can be attacked"
-    if clean.accuracy > 1 / clean.classes:
-        return Finding("clean accuracy", "ok", sentence)
-    question = "Do labels belong to images, and does the model expect images in [0, 1]?"
-    return Finding("clean accuracy", "note", f"{sentence}, no more than by guessing. {question}")
-
-
-def _speed(model: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
-    """Return the milliseconds per image in full batches, also for the plain backend if another was chosen."""
-    plain = model.plain()
-    models = [model] if plain.backend == backend else [model, plain]
-    seconds: list[list[float]] = [[] for _ in models]
-    for _ in range(_TIMED_CALLS + 1):  # in turns, so that both see the same load of the machine
-        for each, spent in zip(models, seconds, strict=True):
-            began = time.perf_counter()
-            classify(each, pixels, batch_size)
-            spent.append(time.perf_counter() - began)
-    images = batch_size if model.fixed_batch else len(pixels)
-    costs = [f"{1000 * median(spent[1:]) / images:.3g} ms" for spent in seconds]  # the first call warms up
-    alone = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
-    return f"{costs[0]} per image in batches of {images}, with {backend}{alone}"
-
-
-def _difference(left: NDArray[Any], right: NDArray[Any]) -> float:
+def largest_difference(left: NDArray[Any], right: NDArray[Any]) -> float:
+    """Return the largest difference between two arrays of scores."""
     return float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max())

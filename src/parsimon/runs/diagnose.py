@@ -1,0 +1,190 @@
+"""Find what is doubtful about a model, and not wrong: scores that tell little, accuracy near chance, normalisation.
+
+Every run carries the `doubts` as warnings. `inspect` is `parsimon check`: it lists everything it finds about a model,
+good and bad.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.core.model import Model
+from parsimon.core.threat import Threat
+from parsimon.core.types import ImageSource
+from parsimon.errors import InputError, ParsimonError
+from parsimon.results.result import CleanPredictions
+from parsimon.results.statistics import agresti_coull_interval
+from parsimon.runs.preflight import check_any, classify, largest_difference, prepare
+
+_TIMED_CALLS = 5
+_LEAST_IMAGES = 10  # fewer say nothing about accuracy
+_LEAST_SCORES = 5  # other than 0 and 1, which a saturated softmax returns, too
+_ROUNDED_TO = (0, 1, 2)  # decimals
+_FEW_VALUES, _REPEATED = 256, 4  # as many as 8 bits have, each four times on average
+_TRIED_IMAGES = 64
+# Normalisation is tried where accuracy leaves room, and reported where a sign test and the gain leave no doubt.
+_ROOM, _GAIN, _LEVEL = 0.9, 0.1, 0.001
+_NORMALISATIONS = {
+    "CIFAR-10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "CIFAR-100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "MNIST": ((0.1307,), (0.3081,)),
+}
+
+
+def doubts(
+    model: Model, images: ImageSource, labels: NDArray[np.intp] | None, clean: CleanPredictions, threat: Threat
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and a sentence for each reason to doubt results that rest on these scores."""
+    assert clean.scores is not None, "only predictions that were read from a run have no scores"
+    if coarse := _coarse(clean.scores, few=model.top is None):
+        yield "precision", f"{coarse} Small changes of an image may leave them as they are, so attacks can stand still."
+    if labels is None:
+        return
+    correct, count, chance = int(clean.correct.sum()), len(clean.correct), 1 / clean.classes
+    if count >= _LEAST_IMAGES and agresti_coull_interval(correct, count)[0] <= chance:
+        found = f"Clean accuracy is {clean.accuracy:.1%}, not significantly above the {chance:.1%} of guessing."
+        yield "guessing", f"{found} Do labels belong to images, and does the model expect images in [0, 1]?"
+    local = model.traffic is None and not (model.eight_bit_only or threat.eight_bit)
+    if local and clean.correct[:_TRIED_IMAGES].mean() < _ROOM and (better := _normalised(model, images, labels, clean)):
+        yield "normalisation", better
+
+
+def _coarse(scores: NDArray[np.float32], *, few: bool) -> str | None:
+    """Return a sentence on scores of few values, or None. Images that occur twice count once."""
+    different = np.unique(scores, axis=0).astype(np.float64)
+    inner = different[(different != 0) & (different != 1)]
+    if len(inner) < _LEAST_SCORES:
+        return None
+    for decimals in _ROUNDED_TO:
+        if np.allclose(inner, inner.round(decimals), rtol=1e-6, atol=1e-7):
+            return f"The model's scores are rounded to {decimals} decimals."
+    values = len(np.unique(inner))
+    if few and values <= _FEW_VALUES and values * _REPEATED <= len(inner):
+        return f"The model's scores of the first {len(scores):,} images take only {values:,} different values."
+    return None
+
+
+def _normalised(model: Model, images: ImageSource, labels: NDArray[np.intp], clean: CleanPredictions) -> str | None:
+    """Return a sentence on the normalisation under which the model is clearly better, or None."""
+    count = min(len(images), _TRIED_IMAGES)
+    pixels = np.stack([np.asarray(images[index], np.float32) for index in range(count)])
+    before = clean.correct[:count]
+    found: dict[str, NDArray[np.bool_]] = {}
+    channels = pixels.shape[1]
+    for name, (mean, deviation) in {**_NORMALISATIONS, "0.5": ((0.5,) * channels, (0.5,) * channels)}.items():
+        if len(mean) != channels:
+            continue
+        shift, scale = (np.array(each, np.float32).reshape(-1, 1, 1) for each in (mean, deviation))
+        try:
+            scores = classify(model, (pixels - shift) / scale, count, clean.classes)
+        except Exception:  # the model may refuse pixels outside [0, 1], in any way
+            continue
+        found[name] = scores.argmax(axis=1) == labels[:count]
+    best = max(found, key=lambda name: int(found[name].sum()), default=None)
+    if best is None or not _clearly_better(before, found[best]):
+        return None
+    known = f"{best}'s mean and standard deviation" if best in _NORMALISATIONS else "mean and standard deviation 0.5"
+    return (
+        f"On the first {count} images accuracy is {before.mean():.1%}, but {found[best].mean():.1%} if they are "
+        f"normalised with {known}. If the model expects that, let it normalise its input "
+        "itself."
+    )
+
+
+def _clearly_better(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> bool:
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    tail = sum(math.comb(gained + lost, more) for more in range(gained, gained + lost + 1)) / 2 ** (gained + lost)
+    return gained - lost >= _GAIN * len(before) and tail < _LEVEL
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of `parsimon check`."""
+
+    name: str
+    verdict: Literal["ok", "note", "error"]
+    sentence: str
+    argument: str | None = None  # the setting at fault
+
+
+def inspect(
+    model: Model,
+    images: ImageSource,
+    labels: NDArray[np.intp] | None,
+    threat: Threat,
+    batch_size: int,
+    *,
+    detect: bool = False,
+) -> Iterator[Finding]:
+    """Yield everything that can be found out about a model before it is attacked; an error ends the list.
+
+    With `detect`, the first scores tell whether they are logits or probabilities, and not the threat.
+    """
+    try:
+        clean = prepare(model, images, labels, threat, batch_size, detect=detect)
+        check_any(clean, clean.correct)
+        pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
+        yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
+        yield Finding("scores", "ok", f"{clean.classes} classes, {clean.kind}, all finite")
+        yield from _stability(model, pixels, batch_size)
+        if clean.backend is not None:
+            yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
+        yield _accuracy(clean)
+        for name, doubt in doubts(model, images, labels, clean, threat):
+            yield Finding(name, "note", doubt)
+    except ParsimonError as error:
+        argument = error.argument if isinstance(error, InputError) else None
+        yield Finding("images, labels, model", "error", str(error), argument)
+
+
+def _stability(model: Model, pixels: NDArray[np.float32], batch_size: int) -> Iterator[Finding]:
+    """Yield whether scores depend on the call, on the place in the batch, and on its size."""
+    scores = classify(model, pixels, batch_size)
+    classes = scores.shape[1]
+    call = largest_difference(classify(model, pixels, batch_size, classes), scores)
+    differ = f"scores differ by up to {call:.2g} from call to call: results may differ a little between runs"
+    yield _note_if(call, "determinism", differ, "the same images get the same scores, bit for bit")
+    place = largest_difference(classify(model, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
+    differ = f"scores differ by up to {place:.2g} with the place in the batch: results may depend on other images"
+    yield _note_if(place, "place in the batch", differ, "a row's scores do not depend on its place")
+    size = largest_difference(classify(model, pixels[:1], 1, classes), scores[:1])
+    differ = f"scores differ by up to {size:.2g} with the size of the batch"
+    if size and model.fixed_batch:
+        yield Finding("size of the batch", "ok", f"{differ}, so every batch is filled to {batch_size}")
+    else:
+        differ += ": results may depend on batch_size"
+        yield _note_if(size, "size of the batch", differ, "a row's scores do not depend on the size of the batch")
+
+
+def _note_if(difference: float, name: str, note: str, otherwise: str) -> Finding:
+    return Finding(name, "note", note) if difference else Finding(name, "ok", otherwise)
+
+
+def _accuracy(clean: CleanPredictions) -> Finding:
+    found = f"{clean.accuracy:.1%}: {clean.correct.sum()} of {len(clean.correct)} images can be attacked"
+    return Finding("clean accuracy", "ok", found)
+
+
+def _speed(model: Model, backend: str, pixels: NDArray[np.float32], batch_size: int) -> str:
+    """Return the milliseconds per image in full batches, also for the plain backend if another was chosen."""
+    plain = model.plain()
+    models = [model] if plain.backend == backend else [model, plain]
+    seconds: list[list[float]] = [[] for _ in models]
+    for _ in range(_TIMED_CALLS + 1):  # in turns, so that both see the same load of the machine
+        for each, spent in zip(models, seconds, strict=True):
+            began = time.perf_counter()
+            classify(each, pixels, batch_size)
+            spent.append(time.perf_counter() - began)
+    images = batch_size if model.fixed_batch else len(pixels)
+    costs = [f"{1000 * median(spent[1:]) / images:.3g} ms" for spent in seconds]  # the first call warms up
+    alone = "" if len(costs) == 1 else f"; {plain.backend} alone: {costs[1]}"
+    return f"{costs[0]} per image in batches of {images}, with {backend}{alone}"
