@@ -15,7 +15,7 @@ from parsimon.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from parsimon import zoo
-    from parsimon.api import attack, compare, evaluate
+    from parsimon.api import attack, check, compare, evaluate
     from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
     from parsimon.core.threat import Threat
     from parsimon.core.types import Attack, Outcome
@@ -45,6 +45,7 @@ __all__ = [
     "Threat",
     "Thrift",
     "attack",
+    "check",
     "compare",
     "evaluate",
     "zoo",
@@ -53,7 +54,7 @@ __all__ = [
 # Where each public name lives. They are imported when they are first used, so that the command can import this package
 # before it is ready for Ctrl-C.
 _HOMES = {
-    "api": ("attack", "compare", "evaluate"),
+    "api": ("attack", "check", "compare", "evaluate"),
     "attacks": ("NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
     "results.evaluation": ("Evaluation", "EvaluationGrid"),

@@ -13,11 +13,13 @@ from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.data.pairs import split_pairs
 from parsimon.errors import InputError, check_whole
+from parsimon.models import as_model
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
 from parsimon.runs.evaluation import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
 from parsimon.runs.execute import Inputs, Watch, execute
+from parsimon.runs.findings import Findings, find
 
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
@@ -229,6 +231,24 @@ def evaluate(
     if not _is_list(eps) and not isinstance(model, Mapping):
         return evaluations["model"][0]
     return EvaluationGrid(config.models, config.radii, evaluations)
+
+
+def check(
+    model: Any, images: Any, labels: Any = None, *, scores: Scores | None = None, batch_size: int = 64
+) -> Findings:
+    """Check a model and its data before an attack, as `parsimon check` does: ranges, labels, determinism, accuracy.
+
+    Args:
+        model: As for `attack`, like images and labels.
+        images: As for `attack`.
+        labels: As for `attack`.
+        scores: What the model returns; by default it is detected.
+        batch_size: Images per batch.
+
+    Returns:
+        A list of findings. `attackable` is whether none of them is an error; printed, it reads like the command.
+    """
+    return Findings(find(as_model(model), images, labels, scores, batch_size))
 
 
 def _run(

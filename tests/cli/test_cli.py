@@ -230,7 +230,7 @@ def test_a_terminal_of_ascii_only_is_printed_to(folder: Path) -> None:
     ran = run(folder, "run", *options, PYTHONIOENCODING="ascii")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.isascii()
-    assert "Parsimonious" in ran.stdout
+    assert "Thrift" in ran.stdout
 
 
 # --- nothing is lost ------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_check_prints_its_findings(tmp_path: Path, bundled: Bundled) -> None:
     [
         (["--model", "mine:broken"], "RuntimeError: [bold]no[/] such layer"),
         (["--model", "mine:random_model"], "different scores from call to call"),
-        (["--model", "mine:probabilities"], "pass --scores probabilities"),
+        (["--model", "mine:probabilities", "--scores", "logits"], "pass --scores probabilities"),
     ],
     ids=["broken", "random", "probabilities"],
 )

@@ -1,0 +1,63 @@
+"""Check a model and its data before an attack: what `parsimon check` prints and `parsimon.check` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from parsimon.core.model import Model
+from parsimon.core.threat import Scores, Threat
+from parsimon.data.pairs import split_pairs
+from parsimon.data.validate import as_images, as_numpy, check_labels
+from parsimon.errors import InputError, ParsimonError
+from parsimon.results.display import Displayed
+from parsimon.results.table import Cell, Table
+from parsimon.runs.config import RunConfig
+from parsimon.runs.diagnose import Finding, inspect
+
+MARKS = {"ok": "ok  ", "note": "note", "error": "error"}
+
+
+class Findings(Displayed, list[Finding]):
+    """Everything that was found, in order. After an error nothing more is checked."""
+
+    @property
+    def attackable(self) -> bool:
+        """Whether the model can be attacked on these images."""
+        return not any(finding.verdict == "error" for finding in self)
+
+    def headline(self) -> str:
+        """Return whether the model can be attacked, and how much there is to read."""
+        if not self.attackable:
+            return f"this cannot be attacked: {self[-1].sentence}"
+        notes = sum(finding.verdict == "note" for finding in self)
+        return f"ready to attack: {len(self)} checks, {notes} note{'s' * (notes != 1)}"
+
+    def tables(self) -> list[Table]:
+        """Return one table of all findings."""
+        rows = [[Cell(each.name), Cell(each.verdict), Cell(each.sentence)] for each in self]
+        return [Table("Checks before an attack", ["check", "result", "what was found"], [rows], [])]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of `to_frame`, one per finding."""
+        return map(asdict, self)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{MARKS[each.verdict]} {each.name}: {each.sentence}" for each in self)
+
+
+def find(model: Model, images: Any, labels: Any, scores: Scores | None, batch_size: int) -> Iterator[Finding]:
+    """Yield each finding as soon as it is known. Without a kind of scores, the first scores tell it."""
+    RunConfig(batch_size=batch_size, scores=scores)  # refuses what no run accepts
+    threat = Threat(1 / 255, scores=scores or "logits", eight_bit=model.eight_bit_only)
+    try:
+        images, labels = split_pairs(images, labels)
+        source = as_images(images)
+        predicted = isinstance(labels, str) and labels == "predicted"
+        classes = None if predicted else check_labels(as_numpy(labels, "labels"), len(source))
+    except ParsimonError as error:
+        argument = error.argument if isinstance(error, InputError) else None
+        yield Finding("images, labels", "error", str(error), argument)
+        return
+    yield from inspect(model, source, classes, threat, batch_size, detect=scores is None)
