@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 
 import click
 import msgspec
-from rich.console import Console
-from rich.markup import escape
 
 from parsimon import runs, zoo
 from parsimon.cli.baseline import BASELINE, Against
@@ -39,12 +37,12 @@ from parsimon.cli.options import (
 )
 from parsimon.cli.output import JSON, QUIET, Exit, answer
 from parsimon.cli.run import results_folder
-from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, print_tables, write_examples
+from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, print_headline, print_tables, write_examples
 from parsimon.errors import InputError
 from parsimon.report.export import write_results
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
-from parsimon.results.headline import evaluation_headline
+from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.table import TABLE_FILES, Table, write_tables
 from parsimon.results.tables import radius_text
 from parsimon.results.verdict import Gate
@@ -240,12 +238,9 @@ def _tables(grid: EvaluationGrid) -> list[Table]:
 
 def _print_headlines(grid: EvaluationGrid) -> None:
     """Print the verdict on each model at its largest radius, and the warnings."""
-    console = Console(highlight=False)
     for model, row in grid.evaluations.items():
-        console.print(f"[bold]{escape(evaluation_headline(row[-1], model))}[/]", soft_wrap=True)
-        for warning in dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings):
-            console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
-    console.line()
+        warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
+        print_headline(evaluation_headline(row[-1], model), evaluation_basis(row[-1]), warnings)
 
 
 def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:

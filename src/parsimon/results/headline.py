@@ -28,11 +28,15 @@ def headline(comparison: Comparison) -> str:
 
 
 def evaluation_headline(evaluation: Evaluation, model: str) -> str:
-    """Return the robust accuracy of a model at one radius, with what it rests on."""
-    attacks, budget = " and ".join(evaluation.attacks), evaluation.budget
-    rest = f"{len(evaluation.correct):,} images, {attacks}, at most {budget:,} queries per image and attack"
+    """Return the robust accuracy of a model at one radius, beside its clean accuracy."""
     accuracy = f"{model}: robust accuracy {evaluation.verdict()} at eps {radius_text(evaluation.eps)}"
-    return f"{accuracy}, clean accuracy {evaluation.clean_accuracy:.1%} ({rest})"
+    return f"{accuracy}, clean accuracy {evaluation.clean_accuracy:.1%}"
+
+
+def evaluation_basis(evaluation: Evaluation) -> str:
+    """Return what the robust accuracy rests on."""
+    attacks, limit = ", ".join(evaluation.attacks), f"at most {evaluation.budget:,} queries per image and attack"
+    return f"{len(evaluation.correct):,} images; {attacks}; {limit}. An upper bound: more queries tighten it."
 
 
 def advice(comparison: Comparison) -> str | None:

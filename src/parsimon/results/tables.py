@@ -209,16 +209,14 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     for name, result in evaluation.black_box.items():
         summary = result.summary
         left = left & ~result.success
-        (mean,) = column([Value(summary.mean)])
         accuracy = _accuracy(evaluation.verdict_of(left, unfinished=summary.unfinished > 0))
-        rows.append([Cell(name), Cell(f"{summary.attacked:,}"), Cell(f"{summary.successes:,}"), mean, accuracy])
+        rows.append([Cell(name), *_counts(summary), accuracy])
     groups = [[clean], rows]
     if (other := evaluation.white_box_verdict) is not None:
         groups.append([_white_box_row(name, result, other) for name, result in evaluation.white_box.items()])
     notes = [
         *_warned(evaluation.warnings),
         "Attacked: correctly classified images that no earlier attack fooled.",
-        "Mean queries: per fooled image.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
         "It is an upper bound on the true robust accuracy; more queries tighten it.",
         *(["White-box attacks see gradients: what they leave is the other bound."] if len(groups) > 2 else []),
@@ -232,12 +230,16 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
     limits = f"at most {budget:,} queries per image and attack"
     title = f"eps {radius_text(evaluation.eps)}, {images:,} images, {limits}"
-    return Table(title, ["attack", "attacked", "fooled", "mean queries", "accuracy"], groups, notes)
+    return Table(title, ["attack", "attacked", "fooled", "queries", "accuracy"], groups, notes)
 
 
 def _white_box_row(name: str, result: Result, verdict: Verdict) -> list[Cell]:
-    summary = result.summary
-    return [Cell(name), Cell(f"{summary.attacked:,}"), Cell(f"{summary.successes:,}"), Cell("-"), _accuracy(verdict)]
+    return [Cell(name), *_counts(result.summary), _accuracy(verdict)]
+
+
+def _counts(summary: Summary) -> list[Cell]:
+    """Return images attacked, images fooled and queries charged. A mean would compare attacks on different images."""
+    return [Cell(f"{count:,}") for count in (summary.attacked, summary.successes, summary.queries)]
 
 
 def grid_table(grid: EvaluationGrid) -> Table:
