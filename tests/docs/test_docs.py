@@ -22,6 +22,7 @@ from parsimon import zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
 from parsimon.runs.config import DEFAULTS, RunConfig
+from parsimon.runs.evaluation import EvaluationConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -126,7 +127,9 @@ def test_commands_are_understood(page: str, words: list[str]) -> None:
     # Under its parent: click remembers with a command how its help is asked for.
     parsed = each.make_context(each.name, list(words), click.Context(command, **command.context_settings))
     settings = {name: value for name, value in parsed.params.items() if name in RunConfig.__struct_fields__}
-    if "eps" in settings:  # as run and compare would
+    if each.name == "evaluate":
+        EvaluationConfig(eps=parsed.params["eps"], budget=parsed.params["budget"])
+    elif "eps" in settings:  # as run and compare would
         attacks = parsed.params.get("attacks") or (parsed.params.get("attack"),)
         RunConfig(**{**settings, "attacks": tuple(name for name in attacks if name) or DEFAULTS.attacks})
 

@@ -98,15 +98,19 @@ def test_another_radius_has_nothing_in_common(folder: Path, robust: Path) -> Non
 
 
 def test_evaluations_are_paired_by_radius_and_model(folder: Path) -> None:
-    old = make_evaluation(folder, "old", ("robust", "standard"), ("4/255", "8/255"))
-    new = make_evaluation(folder, "new", ("standard", "robust"), ("2/255", "8/255"))
+    old = make_evaluation(folder, "old", ("robust", "standard"), ("4/255", "8/255"), budget=4)
+    new = make_evaluation(folder, "new", ("standard", "robust"), ("8/255",), budget=4)
     found = runs.diff(old, new)
     assert [(row.old_model, row.new_model) for row in found.rows] == [("standard", "standard"), ("robust", "robust")]
     assert {round(row.eps * 255) for row in found.rows} == {8}
-    one = make_evaluation(folder, "one", ("standard",), ("8/255",))
-    with_one = make_evaluation(folder, "with one", ("robust",), ("8/255",))
-    (row,) = runs.diff(with_one, one).rows
-    evaluations = [runs.load_evaluation(each).any_evaluation for each in (with_one, one)]
+
+
+def test_the_single_models_of_two_evaluations_are_paired(folder: Path) -> None:
+    old = make_evaluation(folder, "single old", ("robust",), ("8/255",), budget=4)
+    new = make_evaluation(folder, "single new", ("standard",), ("8/255",), budget=4)
+    (row,) = runs.diff(old, new).rows
+    evaluations = [runs.load_evaluation(each).any_evaluation for each in (old, new)]
+    assert (row.old_model, row.new_model) == ("robust", "standard")
     assert row.difference is not None
     assert [row.difference.old, row.difference.new] == [int(each.robust.sum()) for each in evaluations]
 
