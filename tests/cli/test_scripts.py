@@ -166,10 +166,26 @@ def test_the_gate_lets_its_own_value_pass_and_nothing_below(place: Path) -> None
     for word, asked, code in cases:
         ran = run(place, word, "both", "--fail-under", str(float(asked)), "--json")
         assert ran.returncode == code
-        assert document(ran)["gate"] == {"fail_under": float(asked), "passed": code == 0}
+        assert document(ran)["gate"] == {"fail_under": float(asked), "by": "estimate", "passed": code == 0}
         assert ("gate not passed" in ran.stderr) == bool(code)
-    said = f"gate not passed: accuracy under attack is {float(robust):.4f}; at least 1.0 is required"
+    said = f"gate not passed: robust accuracy is {float(robust):.4f}; at least 1.0 is required"
     assert ran.stderr.splitlines()[-1] == said
+
+
+def test_the_gate_can_ask_for_the_lower_end_of_the_interval(place: Path) -> None:
+    _, robust = counted(place)
+    low, _ = wilson_interval(int(20 * robust), 20)
+    assert run(place, "show", "both", "--gate", "lower", "--fail-under", f"{low - 0.001:.4f}").returncode == 0
+    ran = run(place, "show", "both", "--gate", "lower", "--fail-under", f"{float(robust):.4f}")
+    assert ran.returncode == 3
+    assert f"gate not passed: the lower end of the interval of robust accuracy is {low:.4f}; at least" in ran.stderr
+
+
+def test_the_headline_comes_first_and_markdown_has_only_tables(place: Path) -> None:
+    _, robust = counted(place)
+    text, markdown = (run(place, "show", "both", "--format", form).stdout for form in ("text", "markdown"))
+    assert text.startswith(f"Robust accuracy {float(robust):.1%} (")
+    assert markdown.startswith("eps ")
 
 
 def test_a_new_run_below_the_gate_exits_with_code_3(place: Path) -> None:
@@ -177,7 +193,7 @@ def test_a_new_run_below_the_gate_exits_with_code_3(place: Path) -> None:
     for words in (["run", "--out", "one"], ["compare", "random", "square", "--out", "two"]):
         ran = run(place, *words, *DATA, *options)
         assert ran.returncode == 3
-        assert "RandomCorners" in ran.stdout or "Parsimonious" in ran.stdout  # the table is there all the same
+        assert "RandomCorners" in ran.stdout or "Thrift" in ran.stdout  # the table is there all the same
 
 
 def test_an_unfinished_run_never_passes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +301,6 @@ def test_the_workflow_of_the_example_runs(tmp_path: Path) -> None:
         assert codes.pop("Attack it") == (0 if passes else 3)
         assert set(codes.values()) == {0}
         told = json.loads((tmp_path / f"{name}.json").read_text())
-        assert told["gate"] == {"fail_under": 0.3, "passed": passes}
+        assert told["gate"] == {"fail_under": 0.3, "by": "estimate", "passed": passes}
         assert (tmp_path / f"{name}.html").stat().st_size > 10_000
     assert (tmp_path / "summary.md").read_text().count("| Thrift |") == 2

@@ -12,12 +12,14 @@ from typing import Any, NoReturn, get_args
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from parsimon import runs
 from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
 from parsimon.report.export import write_results
 from parsimon.report.picture import save_examples
+from parsimon.results.headline import advice, headline
 from parsimon.results.result import Comparison, Result
 from parsimon.results.table import TABLE_FILES, Table, write_tables
 from parsimon.results.verdict import Gate
@@ -91,6 +93,8 @@ def display(
     found = None if against is None else against.compare(folder)
 
     def text() -> None:
+        if form == "text":
+            print_headline(headline(comparison), advice(comparison), comparison.warnings)
         print_tables([*comparison.tables(), *([] if found is None else [found.table()])], form)
         # Markdown and LaTeX stay alone on standard output, to be piped into a paper.
         say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
@@ -108,10 +112,30 @@ def display(
         document["baseline"] = against.described(found)
     answer(lambda: {**described(comparison, folder), **document}, text)
     if not passes:
-        accuracy = f"accuracy under attack is {comparison.robust_accuracy:.4f}"
-        left = f" so far, with {comparison.unfinished:,} unfinished attacks" if comparison.unfinished else ""
-        print(f"gate not passed: {accuracy}{left}; at least {fail_under} is required", file=sys.stderr)
+        print(f"gate not passed: {_compared(comparison, gate)}; at least {fail_under} is required", file=sys.stderr)
     return passes and (against is None or found is None or against.passes(found))
+
+
+def _compared(comparison: Comparison, gate: Gate) -> str:
+    """Return what a gate compared."""
+    verdict = comparison.verdict
+    if verdict.interval is None:
+        so_far = f"robust accuracy is at most {verdict.value:.4f} so far"
+        return f"{so_far}, with {comparison.unfinished:,} unfinished attacks"
+    if gate == "lower":
+        return f"the lower end of the interval of robust accuracy is {verdict.interval[0]:.4f}"
+    return f"{'estimated ' * (verdict.kind == 'estimate')}robust accuracy is {verdict.value:.4f}"
+
+
+def print_headline(line: str, below: str | None, warnings: Iterable[str]) -> None:
+    """Print the headline, what to mind about it, and the warnings."""
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(line)}[/]", soft_wrap=True)
+    if below is not None:
+        console.print(escape(below), soft_wrap=True)
+    for warning in warnings:
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+    console.line()
 
 
 def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
@@ -126,6 +150,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "attacked": len(first.outcomes),
         "clean_accuracy": first.clean.accuracy,
         "robust_accuracy": comparison.verdict.as_dict(),
+        "warnings": list(comparison.warnings),
         "attacks": [_attack(name, result) for name, result in comparison.results.items()],
         "paired": [{"against": name, **_finite(asdict(pair))} for name, pair in paired.items()],
     }

@@ -1,0 +1,65 @@
+"""The headline says what was found, on what it rests, and what it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from parsimon import Comparison, Result, Square, Threat
+from parsimon.core.engine import Counters
+from parsimon.core.types import Outcome
+from parsimon.results.headline import advice, headline
+from parsimon.results.result import CleanPredictions
+from parsimon.results.statistics import wilson_interval
+from parsimon.results.verdict import product_interval
+
+
+def result(fooled: int, attacked: int, correct: int, images: int, *, unfinished: int = 0) -> Result:
+    pixels, labels = np.zeros((images, 3, 1, 1), np.float32), np.zeros(images, np.intp)
+    clean = CleanPredictions(labels, np.arange(images) < correct, 10, np.ones(images))
+    outcomes = [
+        Outcome(index, index < fooled, 5, "success" if index < fooled else "budget") for index in range(attacked)
+    ]
+    outcomes[attacked - unfinished :] = [
+        Outcome(index, False, 3, "interrupted") for index in range(attacked - unfinished, attacked)
+    ]
+    return Result(Square(), Threat(8 / 255), 2000, pixels, labels, clean, tuple(outcomes), Counters())
+
+
+def percent(interval: tuple[float, float]) -> str:
+    return f"({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
+
+
+def test_a_measured_accuracy_has_its_interval() -> None:
+    said = headline(Comparison({"Square": result(30, 80, 80, 100)}))
+    interval = percent(wilson_interval(50, 100))
+    about = "100 images, Square, at most 2,000 queries per image"
+    assert said == f"Robust accuracy 50.0% {interval} at eps 8/255: {about}"
+
+
+def test_an_estimate_says_from_how_many_images() -> None:
+    said = headline(Comparison({"A": result(10, 20, 512, 640), "B": result(5, 20, 512, 640)}))
+    about = "estimate from 20 of 512 correctly classified images, A, B, at most 2,000 queries per image"
+    assert said == f"Robust accuracy about 40.0% {percent(product_interval(10, 20, 512, 640))} at eps 8/255: {about}"
+
+
+def test_an_unfinished_run_has_an_upper_bound_only() -> None:
+    said = headline(Comparison({"Square": result(10, 80, 80, 100, unfinished=3)}))
+    assert said.startswith("Robust accuracy at most 70.0% so far at eps 8/255: 100 images, Square")
+
+
+def test_a_targeted_run_counts_the_images_that_reached_their_target() -> None:
+    def targeted(**counts: int) -> Comparison:
+        return Comparison({"A": replace(result(12, 40, 80, 100, **counts), threat=Threat(8 / 255, targeted=True))})
+
+    interval = percent(wilson_interval(12, 40))
+    assert headline(targeted()).startswith(f"Target reached on 12 of 40 images, 30.0% {interval}, at eps 8/255: 40 im")
+    assert headline(targeted(unfinished=2)).startswith("Target reached on at least 12 of 40 images so far at eps")
+    assert advice(targeted()) is None
+
+
+def test_one_attack_is_advised_to_be_an_evaluation() -> None:
+    one = result(30, 80, 80, 100)
+    assert "one attack only" in (advice(Comparison({"A": one})) or "")
+    assert advice(Comparison({"A": one, "B": one})) is None
