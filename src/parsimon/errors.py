@@ -107,14 +107,20 @@ def check_flag(name: str, value: object) -> None:
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse a setting that is not one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}", argument=name)
+        hint = did_you_mean(value, choices)
+        raise InputError(f"{name} must be one of {', '.join(choices)}; got {quote(value)}{hint}", argument=name)
 
 
 def unknown_name(problem: str, name: object, listing: str, known: Collection[str]) -> InputError:
     """Return the error for a name that is not known; it suggests the closest known name, and lists all."""
-    close = get_close_matches(str(name).lower(), known, 1)
-    hint = f": did you mean {close[0]}?" if close else "."
+    hint = did_you_mean(name, known) or "."
     return InputError(f"{problem} {quote(name)}{hint} {listing} {', '.join(known) or '(none)'}")
+
+
+def did_you_mean(name: object, known: Collection[str]) -> str:
+    """Return `: did you mean X?` with the closest known name; nothing if none is close."""
+    close = get_close_matches(str(name).lower()[:_QUOTED], known, 1)
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def check_name(what: str, text: object) -> None:

@@ -29,6 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def build():\n    def model(images):\n        raise AssertionError('it was queried')\n    return model\n"
     )
     (tmp_path / "file").write_text("")
+    (tmp_path / "misspelt.toml").write_text("budgte = 3\n")
     (tmp_path / "nul.toml").write_text('model = "a\\u0000b"\n')
     (tmp_path / "pictures").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -115,6 +116,21 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("reproduce", LONG), "the paper has no exhibit"),
     (("reproduce", "table1", "--budget", "0"), "0 is not in the range"),
     (("completion", LONG), "is not one of 'bash', 'zsh', 'fish'"),
+    ((*RUN, "--attack", "thrft"), "there is no attack 'thrft': did you mean thrift?"),
+    ((*RUN, "--attack", "nes:cifar"), "NES has no preset 'cifar': did you mean cifar10?"),
+    ((*RUN, "--attack", "nes,sample=5"), "nes has no setting 'sample': did you mean samples?"),
+    ((*RUN, "--model", "robst"), "there is no model 'robst': did you mean robust? Give a bundled network"),
+    ((*RUN, "--model", "resnet50"), "there is no model 'resnet50': did you mean resnet-50?"),
+    ((*RUN, "--data", "bundeld"), "there are no data 'bundeld': did you mean bundled? You can give"),
+    ((*RUN, "--data", "imagenet-sample"), "did you mean imagenet-samples?"),
+    ((*RUN, "--data", "foldr:x"), "there are no data 'foldr:x': did you mean folder?"),
+    ((*RUN, "--data", "pictures"), "'pictures' is a folder: for class folders in it use folder:pictures"),
+    ((*RUN, "--track", "tensorbord"), "there is no tracker 'tensorbord': did you mean tensorboard?"),
+    (("run", "misspelt.toml"), "a run has no setting 'budgte': did you mean budget?"),
+    (("compare", *RUN[1:], "nes", "thrift", "--relative-to", "thrif"), "got 'thrif': did you mean Thrift?"),
+    (("zoo", "show", "resnet50"), "the zoo has no entry 'resnet50': did you mean resnet-50?"),
+    (("zoo", "install", "inceptionv3"), "the zoo has no entry 'inceptionv3': did you mean inception-v3?"),
+    (("reproduce", "tabel1"), "the paper has no exhibit 'tabel1': did you mean table1?"),
     ((LONG,), "No such command"),
     ((f"--{LONG}",), "No such option"),
 ]

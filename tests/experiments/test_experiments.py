@@ -100,7 +100,7 @@ def test_the_estimated_queries_follow_from_the_papers_results() -> None:
 
 
 def test_an_unknown_exhibit_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(InputError, match=r"no exhibit 'table9'; choose one of table1, .*supplement-d"):
+    with pytest.raises(InputError, match=r"no exhibit 'table9': did you mean table\d\? It has table1, .*supplement-d"):
         exhibit("table9")
 
 

@@ -331,3 +331,19 @@ def test_a_run_of_an_unknown_earlier_format_is_not_changed_and_says_what_to_do(h
         ):
             use(here / "copy")
     assert path.read_bytes() == before
+
+
+def test_folders_may_be_texts(here: Path) -> None:
+    made = runs.run(spec(attacks=("square",)), "texts")
+    for read in (runs.load, runs.resume, lambda folder: runs.StoredRun(folder) and runs.load(folder)):
+        assert read("texts").first.outcomes == made.first.outcomes
+    assert runs.is_run("texts")
+    assert not runs.is_evaluation("texts")
+    assert runs.config_of("texts") == runs.config_of(here / "texts")
+    assert runs.facts_of("texts") == runs.facts_of(here / "texts")
+    assert runs.identity("texts") == runs.identity(here / "texts")
+    assert runs.classes_of("texts") == runs.classes_of(here / "texts")
+    settings = {"models": [spec().model], "data": "data.npz", "attacks": ["square"], "budget": 5}
+    grid = runs.evaluate(runs.EvaluationConfig.of(settings), "grid")
+    for again in (runs.load_evaluation("grid"), runs.resume_evaluation("grid")):
+        assert str(again) == str(grid)

@@ -14,7 +14,7 @@ from parsimon.attacks import ATTACKS
 from parsimon.attacks.square import Square
 from parsimon.core.parsing import parse_number
 from parsimon.core.types import Attack
-from parsimon.errors import InputError, quote, unknown_name
+from parsimon.errors import InputError, did_you_mean, quote, unknown_name
 
 # Names of settings before version 0.3, under which stored runs may have them.
 _OLD_NAMES: Mapping[type[Attack], Mapping[str, str]] = {Square: {"share": "p_init"}}
@@ -133,5 +133,5 @@ def reference_row(name: str | None, rows: Collection[str]) -> str | None:
     wanted = _REFERENCE if name is None else name
     found = next((row for row in rows if isinstance(wanted, str) and row.lower() == wanted.lower()), None)
     if name is not None and found is None:
-        raise InputError(f"relative_to must be one of {', '.join(rows)}; got {quote(name)}")
+        raise InputError(f"relative_to must be one of {', '.join(rows)}; got {quote(name)}{did_you_mean(name, rows)}")
     return found

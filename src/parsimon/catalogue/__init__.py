@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.catalogue import entries
-from parsimon.errors import InputError
+from parsimon.errors import InputError, did_you_mean
 
 NAMES = ("robust", "standard")  # of the bundled networks
 IMAGENET_CLASSES = 1000
@@ -36,6 +36,7 @@ def path(name: str) -> Path:
         others = ", ".join(networks()[len(NAMES) :])
         raise InputError(
             f"the bundled networks are {' and '.join(NAMES)}; others to install are {others}; got {name!r}"
+            f"{did_you_mean(name, networks())}"
         )
     return entries.find(name).installed / entries.MODEL
 

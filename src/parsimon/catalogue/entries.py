@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from parsimon.errors import InputError
+from parsimon.errors import InputError, unknown_name
 
 MODEL = "model.onnx"
 CARD = "card.json"
@@ -111,7 +111,7 @@ def find(name: str) -> Entry:
     try:
         return entries()[name]
     except KeyError:
-        raise InputError(f"the zoo has {', '.join(entries())}; got {name!r}") from None
+        raise unknown_name("the zoo has no entry", name, "It has", entries()) from None
 
 
 def parse(text: str) -> tuple[Entry, str] | None:

@@ -12,7 +12,7 @@ from parsimon.data.cifar10 import CLASSES, open_cifar10
 from parsimon.data.folders import open_class_folders, open_imagenet, open_labelled_names
 from parsimon.data.huggingface import open_huggingface
 from parsimon.data.pictures import Preprocess
-from parsimon.errors import InputError, ParsimonError, check_name, first_line, quote
+from parsimon.errors import InputError, ParsimonError, check_name, did_you_mean, first_line, quote
 
 FORMS = {
     "bundled": "the bundled CIFAR-10 test images",
@@ -68,8 +68,11 @@ def _open(text: str, preprocess: Preprocess | None) -> Data:
     path = Path(_expand_home(text))
     if path.suffix.lower() in (".npz", ".npy") or path.is_file():
         return open_arrays(path, text)
-    hint = f". For class folders in {text} use folder:{text}" if path.is_dir() else ""
-    raise InputError(f"there are no data {quote(text)}: {_forms()}{hint}")
+    if text and path.is_dir():
+        raise InputError(f"{quote(text)} is a folder: for class folders in it use folder:{text}; {_forms()}")
+    installable = [name for name, entry in catalogue.entries.entries().items() if not entry.is_network]
+    hint = did_you_mean(form, [*PICTURES, "cifar10"] if colon else ["bundled", *installable])
+    raise InputError(f"there are no data {quote(text)}{f'{hint} You can' if hint else ':'} {_forms()}")
 
 
 def _open_pictures(form: str, place: str, preprocess: Preprocess, text: str) -> Data:

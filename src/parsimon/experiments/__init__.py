@@ -12,7 +12,7 @@ from importlib.resources import files
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from parsimon.errors import InputError
+from parsimon.errors import unknown_name
 from parsimon.runs.config import RunConfig
 
 Shows = Literal["table", "curves", "examples", "sensitivity", "bands", "grid", "noise", "differences"]
@@ -80,7 +80,7 @@ def exhibits() -> dict[str, Exhibit]:
 def exhibit(name: str) -> Exhibit:
     known = exhibits()
     if name not in known:
-        raise InputError(f"the paper has no exhibit {name!r}; choose one of {', '.join(known)}")
+        raise unknown_name("the paper has no exhibit", name, "It has", known)
     return known[name]
 
 

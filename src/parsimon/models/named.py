@@ -8,7 +8,7 @@ from typing import Any
 
 from parsimon import catalogue
 from parsimon.catalogue import entries
-from parsimon.errors import InputError, ModelError, ParsimonError, check_name, first_line, quote
+from parsimon.errors import InputError, ModelError, ParsimonError, check_name, did_you_mean, first_line, quote
 from parsimon.models import hubs
 
 
@@ -45,8 +45,9 @@ def _open(name: str) -> Any:
         return _build(*name.rsplit(":", 1))
     if name and (Path(name).exists() or Path(name).suffix):
         return Path(name)
+    hint = did_you_mean(name, catalogue.networks())
     raise InputError(
-        f"there is no model {quote(name)}: give a bundled network ({', '.join(catalogue.NAMES)}), one of "
+        f"there is no model {quote(name)}{hint or ':'} {'Give' if hint else 'give'} a bundled network ({', '.join(catalogue.NAMES)}), one of "
         f"`parsimon zoo`, the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), "
         "grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a function that returns it"
     )

@@ -216,15 +216,15 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         raise InputError(f"execution must be a table of settings; got {quote(execution)}")
 
     @classmethod
-    def read(cls, path: Path) -> RunConfig:
+    def read(cls, path: str | Path) -> RunConfig:
         """Read a TOML file."""
         return read_toml(path, cls.of)
 
 
-def read_toml(path: Path, make: Callable[[dict[str, Any]], Described]) -> Described:
+def read_toml(path: str | Path, make: Callable[[dict[str, Any]], Described]) -> Described:
     """Read a TOML file with settings, and make a configuration of them."""
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:  # it may even be endless
             raise InputError(f"the description of a run has at most {_LARGEST_FILE:,} bytes; this file has more")

@@ -154,8 +154,9 @@ def evaluate_radii(
 # --- stored evaluations -----------------------------------------------------------------------------------------------
 
 
-def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = None) -> EvaluationGrid:
+def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | None = None) -> EvaluationGrid:
     """Start an evaluation in a folder, or resume the one that is there if it has the same settings."""
+    folder = Path(folder)
     if is_evaluation(folder):
         before = evaluation_config(folder).settings()
         changed = [key for key, value in config.settings().items() if before.get(key) != value]
@@ -179,13 +180,13 @@ def evaluate(config: EvaluationConfig, folder: Path, *, watch: Watch | None = No
     return _grid(config, evaluations)
 
 
-def resume_evaluation(folder: Path, *, watch: Watch | None = None, **execution: Any) -> EvaluationGrid:
+def resume_evaluation(folder: str | Path, *, watch: Watch | None = None, **execution: Any) -> EvaluationGrid:
     """Resume an evaluation where it stopped, in the middle of an image if need be."""
     config = evaluation_config(folder)
     return evaluate(msgspec.structs.replace(config, run=config.run.replace(**execution)), folder, watch=watch)
 
 
-def load_evaluation(folder: Path) -> EvaluationGrid:
+def load_evaluation(folder: str | Path) -> EvaluationGrid:
     """Read an evaluation without its models; images that have not ended count as interrupted."""
     config = evaluation_config(folder)
 
@@ -210,23 +211,23 @@ def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, 
     return EvaluationGrid(config.models, config.radii, evaluations)
 
 
-def is_evaluation(folder: Path) -> bool:
-    return (folder / _CONFIG).exists()
+def is_evaluation(folder: str | Path) -> bool:
+    return (Path(folder) / _CONFIG).exists()
 
 
-def evaluation_config(folder: Path) -> EvaluationConfig:
+def evaluation_config(folder: str | Path) -> EvaluationConfig:
     """Return the settings of the evaluation in a folder."""
     if not is_evaluation(folder):
         raise StoreError(f"{folder} holds no evaluation: there is no {_CONFIG} in it")
-    return read_toml(folder / _CONFIG, EvaluationConfig.of)
+    return read_toml(Path(folder) / _CONFIG, EvaluationConfig.of)
 
 
-def cell_folder(folder: Path, config: EvaluationConfig, cell: RunConfig) -> Path:
+def cell_folder(folder: str | Path, config: EvaluationConfig, cell: RunConfig) -> Path:
     """Return the folder of one model at one radius. Models whose names look alike are numbered."""
     names = [_slug(model) for model in config.models]
     place = config.models.index(cell.model)
     name = names[place] if names.count(names[place]) == 1 else f"{names[place]}-{place + 1}"
-    return folder / name / f"eps-{_slug(str(cell.eps))}"
+    return Path(folder) / name / f"eps-{_slug(str(cell.eps))}"
 
 
 def _slug(text: str) -> str:
@@ -234,7 +235,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w.-]+", "_", text).strip("._")[-60:] or "model"
 
 
-def evaluation_classes(folder: Path) -> tuple[str, ...] | None:
+def evaluation_classes(folder: str | Path) -> tuple[str, ...] | None:
     """Return the names of the classes of an evaluation's data, where they are known."""
     config = evaluation_config(folder)
     first, *_ = config.cells(config.models[0])

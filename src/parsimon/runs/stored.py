@@ -37,7 +37,7 @@ class NotBegunError(StoreError):
 
 def run(
     config: RunConfig,
-    folder: Path,
+    folder: str | Path,
     *,
     excluded: Collection[int] = (),
     watch: Watch | None = None,
@@ -52,6 +52,7 @@ def run(
         watch: Called after each model call.
         execution: Replaces settings of the configuration's execution part.
     """
+    folder = Path(folder)
     config = _with_preprocessing(config.replace(**execution))
     if is_run(folder) and (changes := config_of(folder).differences(config)):
         raise InputError(f"{folder} holds a run with other settings; it has\n  " + "\n  ".join(changes))
@@ -82,12 +83,12 @@ def run(
     return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference, len(excluded))
 
 
-def resume(folder: Path, *, watch: Watch | None = None, **execution: Any) -> Comparison:
+def resume(folder: str | Path, *, watch: Watch | None = None, **execution: Any) -> Comparison:
     """Resume a run where it stopped, in the middle of an image if need be."""
     return run(config_of(folder), folder, watch=watch, **execution)
 
 
-def load(folder: Path) -> Comparison:
+def load(folder: str | Path) -> Comparison:
     """Read a run's results without its model; images that have not ended count as interrupted."""
     stored = StoredRun(folder)
     stored.refresh()
@@ -105,8 +106,8 @@ class StoredRun:
         queries: Charged so far by each attack, including those of images under attack.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
         self.config = config_of(folder)
         self.data = data_of(self.config)
         self.queries: dict[str, int] = {}
@@ -183,24 +184,24 @@ class StoredRun:
 # --- the folder -------------------------------------------------------------------------------------------------------
 
 
-def is_run(folder: Path) -> bool:
-    return (folder / _CONFIG).exists()
+def is_run(folder: str | Path) -> bool:
+    return (Path(folder) / _CONFIG).exists()
 
 
-def identity(folder: Path) -> str:
+def identity(folder: str | Path) -> str:
     """Return a text that changes when another run is started in the folder's place."""
     try:
-        about = (folder / _CONFIG).stat()
+        about = (Path(folder) / _CONFIG).stat()
     except OSError as error:
         raise StoreError(f"the run in {folder} cannot be read: {error.strerror}") from error
     return f"{about.st_ino:x}-{about.st_mtime_ns:x}"
 
 
-def config_of(folder: Path) -> RunConfig:
+def config_of(folder: str | Path) -> RunConfig:
     """Return the configuration of the run in a folder."""
     if not is_run(folder):
         raise NotBegunError(f"{folder} holds no run: there is no {_CONFIG} in it")
-    return RunConfig.read(folder / _CONFIG)
+    return RunConfig.read(Path(folder) / _CONFIG)
 
 
 def data_of(config: RunConfig) -> Data:
@@ -211,15 +212,15 @@ def data_of(config: RunConfig) -> Data:
     return data.take(choose(np.ones(len(data.labels), np.bool_), config.images, config.sample))
 
 
-def classes_of(folder: Path) -> tuple[str, ...] | None:
+def classes_of(folder: str | Path) -> tuple[str, ...] | None:
     """Return the names of the classes of a run's data, where they are known."""
     return data_of(config_of(folder)).classes
 
 
-def facts_of(folder: Path) -> dict[str, Any]:
+def facts_of(folder: str | Path) -> dict[str, Any]:
     """Return what a reader of a run may want to know beyond its results."""
     try:
-        described = json.loads((folder / _ENVIRONMENT).read_text())
+        described = json.loads((Path(folder) / _ENVIRONMENT).read_text())
     except (OSError, ValueError, RecursionError):  # it is there to be read, and nothing depends on it
         described = {}
     described = described if isinstance(described, dict) else {}

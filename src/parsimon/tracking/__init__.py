@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Step
-from parsimon.errors import InputError, first_line
+from parsimon.errors import InputError, did_you_mean, first_line, quote
 from parsimon.report.picture import as_rgb, caption, triptych
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import curve
@@ -56,7 +56,8 @@ def open_tracker(text: str, folder: Path, spec: Mapping[str, Any]) -> Tracker:
     """Return the tracker named by text like `tensorboard`, `tensorboard:logs` or `wandb:my-project`."""
     name, _, place = text.partition(":")
     if name not in ("tensorboard", "wandb"):
-        raise InputError(f"there is no tracker {name!r}: choose one of {', '.join(FORMS)}")
+        hint = did_you_mean(name, ("tensorboard", "wandb"))
+        raise InputError(f"there is no tracker {quote(name)}{hint or ':'} choose one of {', '.join(FORMS)}")
     opened: Tracker = import_module(f"parsimon.tracking.{name}").open_tracker(place, folder, spec)
     return opened
 
