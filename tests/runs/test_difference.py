@@ -143,3 +143,13 @@ def test_a_baseline_that_is_none_is_refused_before_the_run(tmp_path: Path) -> No
         ran = CliRunner().invoke(command, ["run", "--out", str(tmp_path / "out"), *words])
         assert isinstance(ran.exception, InputError)
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("change", [["--budget", "7"], ["--eps", "4/255"], ["--sample", "1"]], ids=" ".join)
+def test_a_baseline_that_cannot_be_compared_is_refused_before_the_run(
+    change: list[str], folder: Path, robust: Path, tmp_path: Path
+) -> None:
+    words = ["run", "--data", str(data_file(folder)), "--images", "all", "--budget", str(BUDGET), *change]
+    ran = CliRunner().invoke(command, [*words, "--baseline", str(robust), "--out", str(tmp_path / "out")])
+    assert isinstance(ran.exception, InputError)
+    assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from parsimon.cli.options import PathName
 from parsimon.errors import InputError
 from parsimon.results.diff import Diff
 from parsimon.results.verdict import Gate
+from parsimon.runs.config import RunConfig
+from parsimon.runs.difference import check_baseline
 
 BASELINE = click.option(
     "--baseline",
@@ -32,14 +35,17 @@ class Against:
     gate: Gate
 
     @classmethod
-    def given(cls, baseline: Path | None, no_worse_than: float | None, gate: Gate) -> Against | None:
-        """Return the baseline that was named, checked before a run starts; None if there is none."""
+    def given(
+        cls, baseline: Path | None, no_worse_than: float | None, gate: Gate, planned: Iterable[RunConfig]
+    ) -> Against | None:
+        """Return the baseline that was named, checked against the planned runs; None if there is none."""
         if baseline is None:
             if no_worse_than is not None:
                 raise InputError("--no-worse-than needs --baseline, an earlier run or evaluation")
             return None
         if not runs.is_run(baseline) and not runs.is_evaluation(baseline):
             raise InputError(f"--baseline must be the folder of a run or an evaluation; got {baseline}")
+        check_baseline(baseline, planned)
         return cls(baseline, no_worse_than, gate)
 
     def compare(self, folder: Path) -> Diff:

@@ -138,8 +138,9 @@ def evaluate(
     execution = take_execution(settings)
     config = _configured(models, given_settings(context, (*OWN_SETTINGS, *SHARED_SETTINGS)), execution)
     folder = results_folder(out)
-    against = Against.given(settings["baseline"], settings["no_worse_than"], settings["gate"])
     zoo.ensure([*config.models, config.run.data], download=settings["download"])
+    planned = [cell for model in config.models for cell in config.cells(model)]
+    against = Against.given(settings["baseline"], settings["no_worse_than"], settings["gate"], planned)
     if settings["dry_run"]:
         show_estimates(estimate_evaluation(config), settings["price_per_1000"])
         return

@@ -107,9 +107,9 @@ def compare(attacks: tuple[str, ...], **settings: Any) -> None:
 def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
     """Start a run with the options of its command, or estimate it."""
     execution, gate = take_execution(settings), settings["gate"]
-    against = Against.given(settings["baseline"], settings["no_worse_than"], gate)
     folder = results_folder(settings["out"])
     zoo.ensure([config.model, config.data], download=settings["download"])
+    against = Against.given(settings["baseline"], settings["no_worse_than"], gate, [config])
     if settings["dry_run"]:
         show_estimates([estimate_run(config.replace(**execution))], settings["price_per_1000"])
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from parsimon.errors import InputError, quote
 from parsimon.results.diff import Diff, Difference, DiffRow, Standing, difference
 from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
+from parsimon.results.tables import radius_text
 from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import evaluation_config, is_evaluation, load_evaluation
@@ -26,7 +28,8 @@ class _Cell:
     found: Comparison | Evaluation
 
 
-_Cells = dict[tuple[str, float], _Cell]  # by model and radius
+_Key = tuple[str, float]  # model and radius
+_Cells = dict[_Key, _Cell]
 
 
 def diff(old: str | Path, new: str | Path) -> Diff:
@@ -36,15 +39,22 @@ def diff(old: str | Path, new: str | Path) -> Diff:
     """
     (before, old_left), (after, new_left) = _read(Path(old)), _read(Path(new))
     left = [str(name) for name, unfinished in ((old, old_left), (new, new_left)) if unfinished]
-    rows = []
-    for old_model, new_model in _model_pairs(before, after):
-        for (model, eps), cell in after.items():
-            if model == new_model and (old_model, eps) in before:
-                found = _difference(before[old_model, eps], cell)
-                rows.append(DiffRow(old_model, new_model, eps, found))
-    if not rows:
-        raise InputError(f"{old} and {new} have no model and radius in common: {_listed(before)}; {_listed(after)}")
+    rows = [
+        DiffRow(mine[0], its[0], its[1], _difference(before[mine], after[its])) for mine, its in _pairs(before, after)
+    ]
     return Diff(str(old), str(new), tuple(rows), tuple(left))
+
+
+def check_baseline(baseline: Path, planned: Iterable[RunConfig]) -> None:
+    """Refuse a baseline that planned runs could not be compared with, before they start."""
+    if is_evaluation(baseline):
+        settings = evaluation_config(baseline)
+        stored_runs = [cell for model in settings.models for cell in settings.cells(model)]
+    else:
+        stored_runs = [stored.config_of(baseline)]
+    before, after = ({(each.model, each.radius): each for each in configs} for configs in (stored_runs, planned))
+    for mine, its in _pairs(before, after):
+        _check_alike(before[mine], after[its])
 
 
 def _read(folder: Path) -> tuple[_Cells, bool]:
@@ -61,33 +71,40 @@ def _read(folder: Path) -> tuple[_Cells, bool]:
     return cells, grid.unfinished > 0
 
 
-def _model_pairs(before: _Cells, after: _Cells) -> list[tuple[str, str]]:
-    old, new = ([*dict.fromkeys(model for model, _ in cells)] for cells in (before, after))
-    if len(old) == len(new) == 1:
-        return [(old[0], new[0])]
-    return [(model, model) for model in new if model in old]
+def _pairs(before: Collection[_Key], after: Collection[_Key]) -> list[tuple[_Key, _Key]]:
+    """Return the cells to compare, of equal radius and of models with one name or the only ones."""
+    old, new = ({model for model, _ in cells} for cells in (before, after))
+    only = next(iter(old)) if len(old) == len(new) == 1 else None
+    pairs = [((only or model, eps), (model, eps)) for model, eps in after if (only or model, eps) in before]
+    if not pairs:
+        raise InputError(f"no model and radius in common: {_listed(before)} before, and {_listed(after)} now")
+    return pairs
 
 
-def _difference(old: _Cell, new: _Cell) -> Difference | None:
-    """Return the difference between two cells; None if one is unfinished. Refuse cells that are not alike."""
+def _check_alike(old: RunConfig, new: RunConfig) -> None:
+    """Refuse two runs that did not attack the same images in the same way."""
     for name in _MUST_AGREE:
-        before, after = getattr(old.config, name), getattr(new.config, name)
+        before, after = getattr(old, name), getattr(new, name)
         if before != after:
             raise InputError(
                 f"both models must be attacked alike to be compared; {name} is {quote(before)} in the old run and "
                 f"{quote(after)} in the new one"
             )
-    fingerprints = {stored.data_of(cell.config).fingerprint for cell in (old, new)}
-    if len(fingerprints) > 1:
+    if stored.data_of(old).fingerprint != stored.data_of(new).fingerprint:
         raise InputError(
             "both models must be attacked on the same images to be compared; the data of the two runs differ: use the "
             "same data, images and preprocess"
         )
+
+
+def _difference(old: _Cell, new: _Cell) -> Difference | None:
+    """Return the difference between two cells that are alike; None if one is unfinished."""
+    _check_alike(old.config, new.config)
     if old.found.unfinished or new.found.unfinished:
         return None
     before, after = Standing.of(old.found), Standing.of(new.found)
     return difference(before, after, sample_order(len(before.robust), new.config.sample))
 
 
-def _listed(cells: _Cells) -> str:
-    return ", ".join(f"{model} at {cell.config.eps}" for (model, _), cell in cells.items())
+def _listed(cells: Iterable[_Key]) -> str:
+    return ", ".join(f"{model} at {radius_text(eps)}" for model, eps in cells)
