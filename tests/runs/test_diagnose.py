@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import parsimon
 from parsimon import Comparison, runs, zoo
+from parsimon.core.engine import Step
 from parsimon.models import as_model
 from parsimon.runs.config import RunConfig
 from parsimon.runs.diagnose import inspect
@@ -191,3 +193,35 @@ def test_warnings_and_flat_losses_are_read_back(tmp_path: Path, monkeypatch: pyt
     assert len(ran.warnings) == 2  # it guesses, and it does not move
     assert runs.load(Path("run")).warnings == runs.resume(Path("run")).warnings == ran.warnings
     assert all(outcome.flat for outcome in runs.load(Path("run")).first.outcomes)
+
+
+def test_flat_losses_are_the_same_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = many(12)[0], np.zeros(12, np.intp)
+    np.savez(tmp_path / "data.npz", images=images, labels=labels)
+    # The loss moves on the images whose first pixel is dark.
+    moving = "np.where(images[:, 0, 0, 0] > 0.5, 0, images.mean((1, 2, 3)) / 9)"
+    scores = f"np.stack([{moving} * 0 + 2, {moving}, {moving} * 0 + 1 / 3], 1)"
+    (tmp_path / "partly.py").write_text(f"import numpy as np\ndef build():\n    return lambda images: {scores}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = RunConfig(
+        model="partly:build", data="data.npz", attacks=("random",), budget=30, images="all", batch_size=4
+    )
+    whole = runs.run(config, Path("whole")).first.outcomes
+
+    def interrupt(_: str, __: int, step: Step) -> None:
+        if step.counters.queries > 60:
+            signal.raise_signal(signal.SIGINT)
+
+    cut = runs.run(config, Path("cut"), in_flight=4, watch=interrupt)
+    assert cut.unfinished
+    assert runs.load(Path("cut")).first.outcomes == cut.first.outcomes
+    assert runs.resume(Path("cut")).first.outcomes == whole
+    assert 0 < sum(outcome.flat for outcome in whole) < 12
+
+
+@pytest.mark.parametrize("scores", [None, "probabilities", "logits"])
+def test_a_model_that_returns_only_decisions_is_refused(scores: Any) -> None:
+    images, labels = many()
+    with pytest.raises(parsimon.InputError, match="returns only decisions"):
+        compared(lambda images: np.eye(10)[linear(images).argmax(axis=1)], images, labels, scores=scores)
