@@ -12,7 +12,7 @@ from parsimon.cli.output import answer
 from parsimon.runs.estimate import Estimate
 
 DRY_RUN = click.option(
-    "--dry-run", is_flag=True, help="Do not attack: print the most queries, time and money that this can take."
+    "--dry-run", is_flag=True, help="Do not attack: print the most queries that this can take, and their time and cost."
 )
 PRICE = click.option(
     "--price-per-1000",
@@ -49,4 +49,4 @@ def _print(estimates: Sequence[Estimate], price: float | None) -> None:
         print(f"  Further uncharged queries (clean images, verification): at most {each.uncharged:,}")
         if price is not None:
             print(f"  Cost: at most {each.cost(price):,.2f}")
-    print("These are maxima: an image that is fooled needs fewer queries. Nothing was attacked.")
+    print("An image that is fooled needs fewer queries. The time is the model's alone. Nothing was attacked.")

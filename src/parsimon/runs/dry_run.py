@@ -18,7 +18,7 @@ def estimate_run(config: RunConfig, *, radii: int = 1) -> Estimate:
     attacks = attack_rows(config.attacks)
     job = validate(config, attacks, Inputs(config.model, data.images, data.labels))
     prepared = prepare(job)
-    pixels = np.stack([np.asarray(data.images[index]) for index in range(min(len(data.images), job.batch_size))])
+    pixels = np.stack([np.asarray(data.images[index]) for index in prepared.chosen[: job.batch_size]])
     seconds = time_queries(job.model, pixels, job.batch_size)
     return Estimate.of(config, attacks, len(prepared.chosen), len(data.images), seconds, radii)
 

@@ -1,4 +1,4 @@
-"""The most queries, time and money that a run can take.
+"""The most queries that a run can take, and what they take of time and money.
 
 How many queries an attack needs depends on the model, so nothing is known beforehand but the maximum: no image is
 fooled, and every attack spends its whole budget.
@@ -34,7 +34,8 @@ class Estimate:
         images: Number of images to attack.
         queries: The most queries of each attack, uncharged evaluations included.
         uncharged: Further queries: those of the clean images, and the second query of each success.
-        seconds: The time of all queries, about, at the measured speed. Searching and drawing run beside the model.
+        seconds: The time that the model takes for all queries at the measured speed. It is no maximum: searching and
+            drawing are left out, and another load of the machine changes it.
         seconds_per_query: The measured speed.
     """
 
@@ -78,14 +79,13 @@ class Estimate:
 
 
 def time_queries(model: Model, pixels: NDArray[np.float32], batch_size: int) -> float:
-    """Return the seconds per image in full batches, after a call that warms up."""
-    full = np.resize(pixels, (batch_size, *pixels.shape[1:]))
+    """Return the seconds per query, after a call that warms up. A batch has one query of each of these images."""
     spent = []
     for _ in range(1 + (_TIMED_CALLS if model.traffic is None else 1)):  # a remote model may cost money
         began = time.perf_counter()
-        classify(model, full, batch_size)
+        classify(model, pixels, batch_size)
         spent.append(time.perf_counter() - began)
-    return median(spent[1:]) / batch_size
+    return median(spent[1:]) / len(pixels)
 
 
 def announce(estimate: Estimate) -> None:
