@@ -119,7 +119,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*RUN, "--attack", "thrft"), "there is no attack 'thrft': did you mean thrift?"),
     ((*RUN, "--attack", "nes:cifar"), "NES has no preset 'cifar': did you mean cifar10?"),
     ((*RUN, "--attack", "nes,sample=5"), "nes has no setting 'sample': did you mean samples?"),
-    ((*RUN, "--model", "robst"), "there is no model 'robst': did you mean robust? Give a bundled network"),
+    ((*RUN, "--model", "robst"), "there is no model 'robst': did you mean robust? You can give a bundled"),
     ((*RUN, "--model", "resnet50"), "there is no model 'resnet50': did you mean resnet-50?"),
     ((*RUN, "--data", "bundeld"), "there are no data 'bundeld': did you mean bundled? You can give"),
     ((*RUN, "--data", "imagenet-sample"), "did you mean imagenet-samples?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from driving import run as run_on_engine
 from parsimon import Threat, runs
 from parsimon.attacks import PGD, Parsimonious
 from parsimon.attacks.registry import parse_attack
+from parsimon.core.engine import Engine
 from parsimon.core.grid import first_grid
 from parsimon.errors import InputError
 from parsimon.experiments import exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce
-from parsimon.experiments.surrogate import Climb, OverPixels
+from parsimon.experiments.surrogate import Climb, OverPixels, climb
 from parsimon.experiments.views import label
 
 # --- what is written down -------------------------------------------------------------------------------------------
@@ -217,7 +219,7 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
     size = "small" if shown.climbs else "large"
     done = reproduce(shown, folder / "paper", {**SCALE, "model": "thirds:Thirds", "data": f"{size}.npz"})
     assert done is not None
-    assert done.folder == folder / "paper" / f"{name}-3-images{'' if shown.climbs else '-120-queries'}"
+    assert done.folder == folder / "paper" / f"{name}-3-images-120-queries"
     text = (done.folder / "table.md").read_text()
     for planned in shown.runs:
         assert planned.title in text
@@ -279,3 +281,61 @@ def test_missing_entries_are_reported_before_any_run(folder: Path) -> None:
     ran = run(folder, "reproduce", "table2", PARSIMON_HOME=str(folder / "empty"))
     assert "parsimon zoo install" in refused(ran)
     assert "no exhibit 'table9'" in refused(run(folder, "reproduce", "table9"))
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure2"])
+def test_figures_of_highest_losses_are_stored_and_continued(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    small = {**SCALE, "budget": 40, "model": "thirds:Thirds", "data": "small.npz"}
+    first = reproduce(exhibit(name), folder / "climbs", small)
+    monkeypatch.setattr(Engine, "_report", None)  # a second run that queried the model would fail
+    again = reproduce(exhibit(name), folder / "climbs", small)
+    assert first is not None
+    assert again is not None
+    assert [str(table) for table in again.view.tables] == [str(table) for table in first.view.tables]
+    assert any("at most 40 queries" in table.notes[0] for table in first.view.tables) == (name == "figure2")
+
+
+def test_a_search_that_stops_halfway_continues_to_the_same_best_points(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    spec = exhibit("figure2").runs[0].spec.replace(**{**SCALE, "model": "thirds:Thirds", "data": "small.npz"})
+    attacks = {"Greedy": OverPixels(local=False), "Local": OverPixels(local=True)}
+    data = runs.data_of(spec)
+    whole = climb(spec, attacks, data, folder / "whole")
+    calls = 0
+
+    def stop(engine: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            engine.stop()
+        return report(engine, *arguments)
+
+    report = Engine._report
+    monkeypatch.setattr(Engine, "_report", stop)
+    cut = climb(spec, attacks, data, folder / "cut")
+    assert any(outcome.ended == "interrupted" for each in cut.values() for outcome in each.result.outcomes)
+    resumed = climb(spec, attacks, data, folder / "cut")
+    for name, each in whole.items():
+        assert resumed[name].losses.tolist() == each.losses.tolist()
+        assert np.array_equal(resumed[name].perturbations(), each.perturbations())
+        assert resumed[name].result.queries.tolist() == each.result.queries.tolist()
+    (folder / "cut" / "best-0" / f"{whole['Greedy'].result.outcomes[0].index}.npz").unlink()
+    assert climb(spec, attacks, data, folder / "cut")["Greedy"].losses.tolist() == whole["Greedy"].losses.tolist()
+
+
+def test_an_exhibit_that_cannot_be_drawn_does_not_stop_the_others(folder: Path) -> None:
+    options = ["--model", "thirds:Thirds", "--data", "large.npz", "--images", "2", "--budget", "1", "--out", "none"]
+    ran = run(folder, "reproduce", "figure3", "table3", *options, "--quiet", "--json")
+    assert ran.returncode == 2
+    told = json.loads(ran.stdout)
+    assert [each["name"] for each in told["exhibits"]] == ["table3"]
+    assert [each["name"] for each in told["failed"]] == ["figure3"]
+    assert "no image was fooled" in told["failed"][0]["error"]
+    assert ran.stderr == f"error: {told['failed'][0]['error']}\n"

@@ -185,7 +185,7 @@ CASES = [
         InputError,
         ("one whole number per image, for 6 images", "got int64 of shape (5,)"),
     ),
-    Case("no labels", lambda: attack(labels=None), InputError, ("one whole number per image, for 6 images", "got")),
+    Case("no labels", lambda: attack(labels=None), InputError, ("labels are missing: give one class per image",)),
     Case("ragged labels", lambda: attack(labels=[[1], [2, 3]]), InputError, ("labels must be an array of numbers",)),
     # Targets.
     Case(
@@ -195,10 +195,10 @@ CASES = [
         ("targets must be 0..9 for this model; got 10 at image 2",),
     ),
     Case(
-        "the label as target",
-        lambda: attack(targets=np.where(np.arange(6) == 4, LABELS, OTHER)),
-        InputError,
-        ("a target must differ from the true class", f"both are {LABELS[4]} at image 4"),
+        "all labels as targets",
+        lambda: attack(targets=LABELS),
+        NothingToAttackError,
+        ("sees the target in each of the 6 images already",),
     ),
     Case(
         "too many targets",
@@ -391,3 +391,14 @@ def test_an_exception_during_the_attack_is_quoted() -> None:
 
     with pytest.raises(ModelError, match="ConnectionError: the service is gone"):
         attack(after(5, fail), batch_size=8)
+
+
+def test_an_image_whose_target_is_its_label_is_left_out_with_a_note() -> None:
+    targets = np.where(np.arange(6) == 4, LABELS, OTHER)
+    result = attack(targets=targets)
+    assert result.attacked.tolist() == [True] * 4 + [False, True]
+    assert "Images that were not attacked, since their target is their own class: 1." in result.table().notes
+    others = np.arange(6) != 4
+    alone = attack(targets=OTHER)
+    assert result.queries[others].tolist() == alone.queries[others].tolist()
+    assert not any("own class" in note for note in alone.table().notes)

@@ -335,8 +335,9 @@ def test_a_run_of_an_unknown_earlier_format_is_not_changed_and_says_what_to_do(h
 
 def test_folders_may_be_texts(here: Path) -> None:
     made = runs.run(spec(attacks=("square",)), "texts")
-    for read in (runs.load, runs.resume, lambda folder: runs.StoredRun(folder) and runs.load(folder)):
-        assert read("texts").first.outcomes == made.first.outcomes
+    for again in (runs.load("texts"), runs.resume("texts")):
+        assert again.first.outcomes == made.first.outcomes
+    assert runs.StoredRun("texts").config == runs.config_of("texts")
     assert runs.is_run("texts")
     assert not runs.is_evaluation("texts")
     assert runs.config_of("texts") == runs.config_of(here / "texts")
@@ -345,5 +346,5 @@ def test_folders_may_be_texts(here: Path) -> None:
     assert runs.classes_of("texts") == runs.classes_of(here / "texts")
     settings = {"models": [spec().model], "data": "data.npz", "attacks": ["square"], "budget": 5}
     grid = runs.evaluate(runs.EvaluationConfig.of(settings), "grid")
-    for again in (runs.load_evaluation("grid"), runs.resume_evaluation("grid")):
-        assert str(again) == str(grid)
+    for other in (runs.load_evaluation("grid"), runs.resume_evaluation("grid")):
+        assert str(other) == str(grid)

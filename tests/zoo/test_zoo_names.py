@@ -113,7 +113,7 @@ def test_show_prints_the_card(name: str) -> None:
 
 def test_an_unknown_name_raises_an_error_that_lists_the_known_ones() -> None:
     for command in ("show", "install"):
-        with pytest.raises(InputError, match=r"the zoo has no entry 'resnet': did you mean resnet-50\? It has .*cifar10"):
+        with pytest.raises(InputError, match=r"no entry 'resnet': did you mean resnet-50\? It has .*cifar10"):
             CliRunner().invoke(commands.command, ["zoo", command, "resnet"], catch_exceptions=False)
 
 

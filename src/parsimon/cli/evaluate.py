@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from parsimon import runs, zoo
+from parsimon import runs
 from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES, MODEL_NAMES
 from parsimon.cli.diff import NO_WORSE_THAN
@@ -36,7 +36,7 @@ from parsimon.cli.options import (
     take_execution,
 )
 from parsimon.cli.output import JSON, QUIET, Exit, answer
-from parsimon.cli.run import results_folder
+from parsimon.cli.run import ensure_inputs, results_folder
 from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, print_headline, print_tables, write_examples
 from parsimon.errors import InputError
 from parsimon.report.export import write_results
@@ -138,8 +138,8 @@ def evaluate(
     execution = take_execution(settings)
     config = _configured(models, given_settings(context, (*OWN_SETTINGS, *SHARED_SETTINGS)), execution)
     folder = results_folder(out)
-    zoo.ensure([*config.models, config.run.data], download=settings["download"])
     planned = [cell for model in config.models for cell in config.cells(model)]
+    ensure_inputs(planned, download=settings["download"])
     against = Against.given(settings["baseline"], settings["no_worse_than"], settings["gate"], planned)
     if settings["dry_run"]:
         show_estimates(estimate_evaluation(config), settings["price_per_1000"])
@@ -241,7 +241,8 @@ def _print_headlines(grid: EvaluationGrid) -> None:
     """Print the verdict on each model at its largest radius, and the warnings."""
     for model, row in grid.evaluations.items():
         warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
-        print_headline(evaluation_headline(row[-1], model), evaluation_basis(row[-1]), warnings)
+        below = f"An upper bound: {evaluation_basis(row[-1])}"
+        print_headline(evaluation_headline(row[-1], model), below, warnings)
 
 
 def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from parsimon import zoo
 from parsimon.cli.completion import DATA_NAMES, EXHIBIT_NAMES, MODEL_NAMES
 from parsimon.cli.listing import print_listing
 from parsimon.cli.options import (
@@ -25,11 +23,14 @@ from parsimon.cli.options import (
     options,
     take_execution,
 )
-from parsimon.cli.output import JSON, Exit, answer, as_json
+from parsimon.cli.output import JSON, QUIET, Exit, answer, as_json, note
+from parsimon.cli.run import ensure_inputs
 from parsimon.cli.show import print_tables
 from parsimon.core.threat import Scores
+from parsimon.errors import require
 from parsimon.experiments import Exhibit, exhibit, exhibits
 from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
+from parsimon.experiments.views import CannotDrawError
 
 
 @click.command()
@@ -43,7 +44,7 @@ from parsimon.experiments.reproduce import reproduce as reproduce_exhibit
 )
 @click.option("--data", shell_complete=DATA_NAMES, help="As for `parsimon run`. [default: images of the zoo]")
 @click.option("--scores", type=choice(Scores), help="Kind of scores that the model returns. [default: logits]")
-@options(PREPROCESS, BATCH_SIZE, *EXECUTION, DOWNLOAD, FORMAT, JSON)
+@options(PREPROCESS, BATCH_SIZE, *EXECUTION, DOWNLOAD, FORMAT, JSON, QUIET)
 @click.option(
     "--out",
     type=PathName(),
@@ -56,7 +57,8 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
 
     The default is the paper's protocol on the zoo's networks and images. For full scale give --data imagenet:FOLDER,
     and for Table 1 also --model; for a first look, few images and a small budget. Runs are stored: repeat the command
-    to continue, and exhibits of the same run share it.
+    to continue, and exhibits of the same run share it. An exhibit that cannot be drawn, such as examples without a
+    success, does not stop the others: it is reported at the end, with exit code 2.
 
     \b
     parsimon reproduce
@@ -70,16 +72,21 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     execution = take_execution(settings)
     changes = {key: value for key, value in settings.items() if value is not None}
     chosen = [exhibit(name) for name in (exhibits() if names == ("all",) else names)]
-    specs = [planned.spec for each in chosen for planned in each.runs]
-    needed = {changes.get(what, getattr(spec, what)) for spec in specs for what in ("model", "data")}
-    zoo.ensure(sorted(needed), download=download)
+    if any(each.shows != "table" for each in chosen):
+        require("matplotlib", "plot")
+    ensure_inputs([planned.spec.replace(**changes) for each in chosen for planned in each.runs], download=download)
     written: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
     for each in chosen:
-        Console(stderr=True).print(f"[bold]{each.title}[/]", highlight=False)
-        reproduced = reproduce_exhibit(each, out, changes, **execution)
+        note(each.title)
+        try:
+            reproduced = reproduce_exhibit(each, out, changes, **execution)
+        except CannotDrawError as error:  # the others can still be made
+            failed.append({"name": each.name, "error": str(error)})
+            continue
         if reproduced is None:
             unfinished = "Unfinished: repeat the command to continue."
-            answer(lambda: {"exhibits": written, "finished": False}, partial(print, unfinished))
+            answer(lambda: {"exhibits": written, "failed": failed, "finished": False}, partial(print, unfinished))
             sys.exit(Exit.INTERRUPTED)
         files = sorted(reproduced.folder.iterdir())
         tables = [asdict(table) for table in reproduced.view.tables]
@@ -88,7 +95,11 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
             print_tables(reproduced.view.tables, form)
             listed = ", ".join(file.name for file in files)
             print(f"Written to {reproduced.folder}: {listed}\n", file=sys.stdout if form == "text" else sys.stderr)
-    answer(lambda: {"exhibits": written, "finished": True}, lambda: None)
+    answer(lambda: {"exhibits": written, "failed": failed, "finished": True}, lambda: None)
+    for fact in failed:
+        print(f"error: {fact['error']}", file=sys.stderr)
+    if failed:
+        sys.exit(Exit.BAD_INPUT)
 
 
 def _fact(each: Exhibit) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from parsimon import runs, zoo
+from parsimon.attacks.registry import attack_rows
 from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES
 from parsimon.cli.diff import NO_WORSE_THAN
@@ -35,6 +36,7 @@ from parsimon.results.result import Comparison
 from parsimon.results.table import TABLE_FILES
 from parsimon.runs.config import DEFAULTS, RunConfig
 from parsimon.runs.dry_run import estimate_run
+from parsimon.runs.inputs import require_packages
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
 OUTPUT = (FORMAT, FAIL_UNDER, GATE, JSON, QUIET)
@@ -108,7 +110,7 @@ def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
     """Start a run with the options of its command, or estimate it."""
     execution, gate = take_execution(settings), settings["gate"]
     folder = results_folder(settings["out"])
-    zoo.ensure([config.model, config.data], download=settings["download"])
+    ensure_inputs([config], download=settings["download"])
     against = Against.given(settings["baseline"], settings["no_worse_than"], gate, [config])
     if settings["dry_run"]:
         show_estimates([estimate_run(config.replace(**execution))], settings["price_per_1000"])
@@ -116,6 +118,15 @@ def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
     start = partial(runs.run, config, folder, **execution)
     comparison = tracked_run(start, config, folder, settings["track"])
     finish(comparison, folder, settings["form"], settings["fail_under"], gate, against)
+
+
+def ensure_inputs(configs: Sequence[RunConfig], *, download: bool) -> None:
+    """Make sure that packages, models and data are there: packages first, before anything is downloaded."""
+    for config in configs:
+        white_box = any(attack.white_box for attack in attack_rows(config.attacks).values())
+        require_packages(config.model, config.data, white_box=white_box)
+    names = dict.fromkeys(name for config in configs for name in (config.model, config.data))
+    zoo.ensure(names, download=download)
 
 
 def tracked_run(

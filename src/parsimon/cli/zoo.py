@@ -83,9 +83,9 @@ def install(names: tuple[str, ...]) -> None:
     """
     from parsimon.zoo.installer import install
 
+    wanted = [catalogue.find(name) for name in names if name not in zoo.NAMES]
+    install(*wanted)
     for name in names:
-        if name not in zoo.NAMES:
-            install(catalogue.find(name))
         if not as_json():
             print(f"{name} is bundled with parsimon" if name in zoo.NAMES else _done(zoo.card(name)))
     answer(lambda: {"entries": [_fact(name) for name in names]}, lambda: None)

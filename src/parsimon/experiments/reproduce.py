@@ -38,18 +38,15 @@ def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **executi
         out: The folder of all runs and exhibits.
         changes: Settings that differ from the paper's protocol, such as images and budget.
         execution: As for `parsimon.attack`. Figures 1 and 2 always run in this process, since their searches keep their
-            best points in memory.
+            best points there.
     """
     if exhibit.shows != "table":
         require("matplotlib", "plot")  # fail before days of work
-    if exhibit.climbs:  # such searches end by themselves
-        changes = {name: value for name, value in changes.items() if name != "budget"}
     all_done = []
     for planned in exhibit.runs:
         scaled = replace(planned, spec=planned.spec.replace(**changes))
-        done = (
-            _climbed(exhibit, scaled, execution.get("in_flight")) if exhibit.climbs else _stored(scaled, out, execution)
-        )
+        folder = out / "runs" / f"{planned.name}-{scaled.spec.hash}"
+        done = _climbed(exhibit, scaled, folder, execution) if exhibit.climbs else _stored(scaled, folder, execution)
         if done is None:
             return None
         all_done.append(done)
@@ -63,20 +60,20 @@ def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **executi
     return Reproduced(shown, folder)
 
 
-def _stored(planned: PlannedRun, out: Path, execution: Mapping[str, Any]) -> FinishedRun | None:
-    folder = out / "runs" / f"{planned.name}-{planned.spec.hash}"
+def _stored(planned: PlannedRun, folder: Path, execution: Mapping[str, Any]) -> FinishedRun | None:
     comparison = runs.run(planned.spec, folder, **execution)
     if comparison.unfinished:
         return None
     return FinishedRun(planned, comparison, {}, runs.classes_of(folder))
 
 
-def _climbed(exhibit: Exhibit, planned: PlannedRun, in_flight: int | None) -> FinishedRun | None:
+def _climbed(exhibit: Exhibit, planned: PlannedRun, folder: Path, execution: Mapping[str, Any]) -> FinishedRun | None:
     attacks = attack_rows(planned.spec.attacks)
     if exhibit.shows == "differences":
         attacks |= {"Local search": OverPixels(local=True), "Greedy insertion": OverPixels(local=False)}
     data = runs.data_of(planned.spec)
-    climbed = climb(planned.spec, attacks, data, in_flight)
+    here = {name: value for name, value in execution.items() if name not in ("workers", "ray")}
+    climbed = climb(planned.spec, attacks, data, folder, **here)
     comparison = Comparison({name: each.result for name, each in climbed.items()})
     if comparison.unfinished:
         return None

@@ -7,9 +7,13 @@ attack so that no success ends it, and keeps its best point.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +23,12 @@ from parsimon.attacks.parsimonious import ask_corners, empty_set
 from parsimon.core.canvas import render
 from parsimon.core.grid import first_grid
 from parsimon.core.model import AnswerLevel
-from parsimon.core.types import Attack, ImageContext, Point, Search
+from parsimon.core.types import Attack, ImageContext, Picture, Point, Search
 from parsimon.data import Data
 from parsimon.results.result import Result
 from parsimon.runs.config import RunConfig
 from parsimon.runs.execute import Inputs, execute
+from parsimon.runs.store import RUN_FILE, Store
 
 
 class Best(NamedTuple):
@@ -35,10 +40,17 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True)
 class Climb(Attack):
-    """An attack that no success ends; it collects the best point of each image in `best`."""
+    """An attack that no success ends; it collects the best point of each image in `best`.
+
+    Attributes:
+        attack: The attack.
+        best: The best point of each image.
+        kept: A folder that keeps the best image of each search when it ends.
+    """
 
     attack: Attack
     best: dict[int, Best] = field(default_factory=dict, compare=False)
+    kept: Path | None = field(default=None, compare=False)
 
     @property
     def needs(self) -> AnswerLevel:  # type: ignore[override]
@@ -58,6 +70,22 @@ class Climb(Attack):
                 ask = search.send(reply)
         except StopIteration:
             return
+        finally:  # by itself, by its budget, or by Ctrl-C
+            if self.kept is not None and context.index in self.best:
+                found = self.best[context.index]
+                self.kept.mkdir(parents=True, exist_ok=True)
+                image = render(np.asarray(context.image), context.threat, found.point)
+                np.savez(self.kept / f"{context.index}.npz", loss=found.loss, image=image)
+
+    def recall(self, image: int) -> bool:
+        """Read the best image of a search that has ended; return whether it was kept."""
+        try:
+            with np.load(self.kept / f"{image}.npz") as file:  # type: ignore[operator]  # a stored search has a folder
+                pixels = file["image"]
+                self.best[image] = Best(float(file["loss"]), Picture(pixels.shape, pixels.tobytes()))
+        except (OSError, ValueError, KeyError, BadZipFile):
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -101,8 +129,30 @@ class Climbed(NamedTuple):
         return np.stack([render(image, threat, self.best[index].point) - image for index, image in originals])
 
 
-def climb(spec: RunConfig, attacks: Mapping[str, Attack], data: Data, in_flight: int | None) -> dict[str, Climbed]:
-    """Run each attack on the images of a configuration, without stopping at successes."""
-    climbs = {name: Climb(attack) for name, attack in attacks.items()}
-    results = execute(spec.replace(in_flight=in_flight), climbs, Inputs(spec.model, data.images, data.labels))
+def climb(
+    spec: RunConfig, attacks: Mapping[str, Attack], data: Data, folder: Path, **execution: Any
+) -> dict[str, Climbed]:
+    """Run each attack on the images of a configuration, without stopping at successes.
+
+    The run is stored in the folder, and continued from there. A kill may have left an outcome without its best image:
+    then the run starts again.
+    """
+    climbs = {
+        name: Climb(attack, kept=folder / f"best-{number}") for number, (name, attack) in enumerate(attacks.items())
+    }
+    if (folder / RUN_FILE).exists():
+        with Store(folder, data.images) as store:
+            whole = all(each.recall(image) for name, each in climbs.items() for image in store.outcomes(name))
+        if not whole:
+            shutil.rmtree(folder)
+
+    @contextmanager
+    def open_store() -> Iterator[Store]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with Store(folder, data.images, write=True) as store:
+            store.check_fact("fingerprint", data.fingerprint)
+            yield store
+
+    config = spec.replace(**execution)
+    results = execute(config, climbs, Inputs(spec.model, data.images, data.labels), open_store=open_store)
     return {name: Climbed(result, climbs[name].best) for name, result in results.items()}

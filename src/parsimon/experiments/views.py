@@ -27,6 +27,10 @@ _EXAMPLES = 6
 _HEADERS = {"success": "success", "mean": "mean", "median": "median", "on_nes": "on NES's"}
 
 
+class CannotDrawError(InputError):
+    """An exhibit whose runs have finished, but lack what it shows."""
+
+
 class FinishedRun(NamedTuple):
     """A finished run of the paper and its results."""
 
@@ -67,7 +71,9 @@ def _examples(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     _, result = next(_by_kind(comparison, white_box=False))
     fooled = [outcome for outcome in result.outcomes if outcome.success][:_EXAMPLES]
     if not fooled:
-        raise InputError(f"{exhibit.title}: no image was fooled, so there are no examples: increase images or budget")
+        raise CannotDrawError(
+            f"{exhibit.title}: no image was fooled, so there are no examples: increase images or budget"
+        )
     names = classes if classes is not None and len(classes) == result.clean.classes else None
     captions = []
     for outcome in fooled:
@@ -117,7 +123,10 @@ def _noise(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
         [Cell(f"{255 * centre:.3g}"), Cell(f"{share:.2f}"), Cell(f"{paper:.2f}")]
         for centre, share, paper in zip(np.linspace(-eps, eps, count), shares, exhibit.bars, strict=True)
     ]
-    notes = [*_conditions(planned, len(found.result.outcomes), limited=False), "Each bar counts the nearest values."]
+    notes = [
+        *_conditions(planned, len(found.result.outcomes), limited=_limited(planned)),
+        "Each bar counts the nearest values.",
+    ]
     table = Table(f"{planned.title}: share of pixels, in %", ["change", "ours", "paper"], [rows], notes)
     return View([table], {exhibit.name: figures.noise_histogram(noise, eps, bars=count)})
 
@@ -137,8 +146,8 @@ def _differences(exhibit: Exhibit, done: Sequence[FinishedRun]) -> View:
     ]
     headers = ["f minus PGD's", "mean", "median", "lowest", "highest", "above PGD", "queries"]
     notes = [
-        *_conditions(planned, len(pgd.losses), limited=False),
-        "Queries: mean per image until the search ends by itself.",
+        *_conditions(planned, len(pgd.losses), limited=_limited(planned)),
+        "Queries: mean per image until the search or its budget ends.",
         "In the paper, greedy insertion is near PGD, and local search slightly above.",
     ]
     table = Table(planned.title, headers, [rows], notes)
@@ -224,6 +233,11 @@ def _conditions(planned: PlannedRun, images: int, *, limited: bool = True) -> li
         f"Ours: {ours.model} on {ours.data}, {images:,} images{limits[0]}.",
         f"The paper: {planned.network}, {paper.images:,} images{limits[1]}.",
     ]
+
+
+def _limited(planned: PlannedRun) -> bool:
+    """Return whether a search that ends by itself has a smaller budget than the paper's."""
+    return planned.spec.budget < planned.protocol.budget
 
 
 def _by_kind(comparison: Comparison, *, white_box: bool) -> Iterator[tuple[str, Result]]:

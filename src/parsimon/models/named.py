@@ -47,9 +47,10 @@ def _open(name: str) -> Any:
         return Path(name)
     hint = did_you_mean(name, catalogue.networks())
     raise InputError(
-        f"there is no model {quote(name)}{hint or ':'} {'Give' if hint else 'give'} a bundled network ({', '.join(catalogue.NAMES)}), one of "
-        f"`parsimon zoo`, the path of an ONNX file, a model of a hub ({', '.join(hubs.FORMS)}), "
-        "grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a function that returns it"
+        f"there is no model {quote(name)}{f'{hint} You can' if hint else ':'} give a bundled network "
+        f"({', '.join(catalogue.NAMES)}), one of `parsimon zoo`, the path of an ONNX file, a model of a hub "
+        f"({', '.join(hubs.FORMS)}), grpc://HOST:PORT/MODEL for one behind a server, or package.module:function for a "
+        "function that returns it"
     )
 
 

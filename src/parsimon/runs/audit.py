@@ -103,7 +103,7 @@ def run_folders(folder: Path) -> list[Path]:
 def goals_of(run: Comparison, config: RunConfig) -> NDArray[np.intp]:
     """Return the class that each image must leave or reach."""
     labels, classes = run.first.labels, run.first.clean.classes
-    return labels if config.targets is None else goal_classes(config.targets, None, labels, classes)
+    return labels if config.targets is None else goal_classes(config.targets, labels, classes)
 
 
 def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:

@@ -185,8 +185,11 @@ def prepare(job: Job) -> Prepared:
     labels = clean.predicted if job.labels is None else job.labels
     goals, attackable = labels, clean.correct
     if job.targets is not None:
-        goals = goal_classes(job.targets, job.labels, labels, clean.classes)
+        goals = goal_classes(job.targets, labels, clean.classes)
         attackable = clean.correct & (goals != labels)
+        if there := int((goals == labels).sum()):
+            there_already = f"Images that were not attacked, since their target is their own class: {there:,}."
+            clean = replace(clean, remarks=(*clean.remarks, there_already))
     preflight.check_any(clean, attackable)
     found = doubts(job.model, job.images, job.labels, clean, job.any_threat)
     clean = replace(clean, warnings=tuple(sentence for _, sentence in found))
@@ -195,11 +198,9 @@ def prepare(job: Job) -> Prepared:
     return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)
 
 
-def goal_classes(
-    targets: Any, known: NDArray[np.intp] | None, labels: NDArray[np.intp], classes: int
-) -> NDArray[np.intp]:
+def goal_classes(targets: Any, labels: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
     if not isinstance(targets, str):
-        return preflight.check_targets(as_numpy(targets, "targets"), known, len(labels), classes)
+        return preflight.check_targets(as_numpy(targets, "targets"), len(labels), classes)
     if targets == "next":
         return (labels + 1) % classes
     if targets == "random":

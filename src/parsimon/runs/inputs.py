@@ -6,7 +6,21 @@ from parsimon import catalogue
 from parsimon.data.base import Data
 from parsimon.data.named import PICTURES, open_data
 from parsimon.data.pictures import open_preprocess
+from parsimon.errors import require
 from parsimon.models import hubs
+
+
+def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
+    """Raise if a package that a run needs is missing, before anything is downloaded."""
+    if data.startswith("hf:"):
+        require("datasets", "huggingface")
+    if hubs.is_named(model):
+        hubs.require_packages(model)
+    elif model in catalogue.networks() or model.endswith(".onnx"):
+        require("onnxruntime", "onnx")
+        if white_box:  # gradients of ONNX files come from torch
+            require("torch", "torch")
+            require("onnx", "torch")
 
 
 def open_data_for(model: str, text: str, preprocess: str | None) -> Data:

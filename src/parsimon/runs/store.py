@@ -48,6 +48,7 @@ _ROW_NAMES = {
     "journal": lambda row: f"journal entry {row[0]} of {row[1]}",
 }
 _Decoded = TypeVar("_Decoded")
+RUN_FILE = "run.sqlite"
 
 
 class Progress(NamedTuple):
@@ -63,7 +64,7 @@ class Store:
 
     def __init__(self, folder: Path, images: ImageSource, *, write: bool = False) -> None:
         """Open the file of a run. `images` are those of the run: points are stored relative to them."""
-        self._path = folder / "run.sqlite"
+        self._path = folder / RUN_FILE
         self._images = images
         self._journal_bytes = 0  # since the last compaction
         if not write and not self._path.exists():

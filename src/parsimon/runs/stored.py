@@ -25,7 +25,7 @@ from parsimon.runs.config import RunConfig
 from parsimon.runs.environment import environment
 from parsimon.runs.execute import Inputs, Watch, execute
 from parsimon.runs.facts import RunFacts, rounding_of
-from parsimon.runs.inputs import open_data_for, preprocess_for
+from parsimon.runs.inputs import open_data_for, preprocess_for, require_packages
 from parsimon.runs.store import Store
 
 _CONFIG, _ENVIRONMENT = "spec.toml", "environment.json"
@@ -53,6 +53,7 @@ def run(
         execution: Replaces settings of the configuration's execution part.
     """
     folder = Path(folder)
+    require_packages(config.model, config.data)
     config = _with_preprocessing(config.replace(**execution))
     if is_run(folder) and (changes := config_of(folder).differences(config)):
         raise InputError(f"{folder} holds a run with other settings; it has\n  " + "\n  ".join(changes))

@@ -39,8 +39,7 @@ def ensure(names: Iterable[str], *, download: bool) -> None:
     missing = [entry for entry in found if not entry.is_installed]
     if missing and not download:
         raise InputError(entries.missing_message(missing))
-    for entry in missing:
-        install(entry)
+    install(*missing)
 
 
 def module(name: str) -> Any:

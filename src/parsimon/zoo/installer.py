@@ -28,12 +28,13 @@ _WORK_FOLDER = "partial-"
 _ABANDONED_SECONDS = 86400  # age at which leftovers of a killed installation are removed
 
 
-def install(wanted: Entry) -> None:
-    """Install an entry and its prerequisites, unless they are installed."""
-    entries = to_install([wanted])
+def install(*wanted: Entry) -> None:
+    """Install entries and their prerequisites, unless they are installed."""
+    entries = to_install(wanted)
     for entry in entries:
         for module in entry.card.get("conversion", {}).get("needs", ()):
-            require(module, "zoo")  # fail before the download
+            require(module, "zoo")  # fail before the first download
+    for entry in entries:
         try:
             with _work_folder() as work_folder:
                 _install(entry, work_folder)

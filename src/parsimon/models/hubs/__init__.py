@@ -18,6 +18,11 @@ FORMS = {
     "torchhub:OWNER/REPOSITORY:NAME": "a network of torch.hub",
     "robustbench:NAME": "a network of RobustBench",
 }
+_LIBRARIES = {  # with their extras; torch.hub is a part of torch
+    "hf": ("transformers", "huggingface"),
+    "timm": ("timm", "timm"),
+    "robustbench": ("robustbench", "robustbench"),
+}
 Loaded = TypeVar("Loaded")
 
 
@@ -32,6 +37,13 @@ def open_named(text: str) -> Any:
     from parsimon.models.hubs.module import NormalizedModule
 
     return NormalizedModule(*_load(loaders.LOADERS[text.partition(":")[0]], text)).eval()
+
+
+def require_packages(text: str) -> None:
+    """Raise if a package that a model of a hub needs is missing, before anything is downloaded."""
+    require("torch", "torch")
+    if library := _LIBRARIES.get(text.partition(":")[0]):
+        require(*library)
 
 
 def preprocess(text: str) -> str | None:
