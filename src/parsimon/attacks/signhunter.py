@@ -24,7 +24,7 @@ class SignHunter(Attack):
         "Al-Dujaili and O'Reilly",
         "Sign Bits Are All You Need for Black-Box Attacks",
         2020,
-        "https://arxiv.org/abs/1902.06894",
+        "https://openreview.net/forum?id=SygW0TEFwH",
     )
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:  # noqa: ARG002
