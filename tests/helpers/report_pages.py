@@ -6,8 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import parsimon
 from parsimon.report.page import write_page
+from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.result import Comparison
 from small_model import IMAGES, LABELS, linear
 
@@ -24,6 +27,16 @@ FACTS = {
 def small() -> Comparison:
     """A real comparison, in which some images are fooled and some withstand."""
     return parsimon.compare(linear, IMAGES, LABELS, 0.05, ["square", "random", "parsimonious"], budget=40)
+
+
+@cache
+def evaluated() -> EvaluationGrid:
+    """A real evaluation of two models at two radii."""
+
+    def other(images: Any) -> Any:
+        return linear(images) / 2 + 5 * images.mean((1, 2, 3))[:, None] * np.arange(10) / 10
+
+    return parsimon.evaluate({"one": linear, "two": other}, IMAGES, LABELS, [0.02, 0.05], budget=[20, 60])
 
 
 def written(folder: Path, comparisons: dict[str, Comparison], **facts: Any) -> Path:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
 from PIL import Image as Pillow
 
 from parsimon.attacks import ATTACKS, PGD, Square
@@ -26,7 +27,8 @@ from parsimon.report import figures
 from parsimon.report.figures import COLUMN, PAGE, Setting
 from parsimon.report.style import marks
 from parsimon.results.result import CleanPredictions, Comparison, Result
-from parsimon.results.statistics import band, curve, mean_band
+from parsimon.results.statistics import band, curve, mean_band, wilson_interval
+from report_pages import evaluated
 
 BUDGET = 2000
 
@@ -222,6 +224,67 @@ def test_curves_of_several_comparisons_name_them_and_end_at_the_smallest_budget(
     assert names == [*(f"Square, {name}" for name in "abcdef"), *(f"PGD, {name} (white box)" for name in "abcde")]
     assert axes.get_xlim() == (1, 300)
     assert [float(np.asarray(line.get_ydata())[0]) for line in axes.lines[6:]] == pytest.approx([50, 60, 70, 80, 90])
+
+
+def test_an_attack_keeps_its_colour_in_several_comparisons() -> None:
+    several = {name: compared(Square=0.5, NES=0.4) for name in "ab"}
+    square_a, nes_a, square_b, nes_b = figures.comparison_curves(several).axes[0].lines
+    assert square_a.get_color() == square_b.get_color() != nes_a.get_color() == nes_b.get_color()
+    assert square_a.get_marker() != square_b.get_marker()
+
+
+def intervals(figure: Figure) -> list[tuple[float, float]]:
+    """The intervals beside the right edge, in percent."""
+    shapes = [each for each in figure.axes[0].patches if isinstance(each, PathPatch)]
+    points = [np.asarray(each.get_path().vertices) for each in shapes]
+    return [(float(each[0, 1]), float(each[1, 1])) for each in points]
+
+
+def test_wide_intervals_stand_beside_the_plot_and_within_the_figure() -> None:
+    few = {name: of[:20] for name, of in ENTRIES.items()}
+    figure = figures.success_curves(few, BUDGET, {"PGD": 0.99})
+    assert not figure.axes[0].collections
+    fooled = [sum(each.success for each in of) for of in few.values()]
+    ends = [100 * end for count in fooled for end in wilson_interval(count, 20)]
+    assert [end for each in intervals(figure) for end in each] == pytest.approx(ends)
+    assert figure.get_tightbbox().x1 <= figure.get_figwidth() + 0.01
+    assert figure.axes[0].get_ylim()[1] > 99
+    assert intervals(figures.success_curves(ENTRIES, BUDGET)) == []
+
+
+def test_accuracy_against_radius_is_the_evaluations() -> None:
+    axes = figures.accuracy_against_radius(evaluated()).axes[0]
+    for container, (model, row) in zip(axes.containers, evaluated().evaluations.items(), strict=True):
+        assert container.get_label() == model
+        expected = [row[0].correct.mean(), *(each.robust.mean() for each in row)]
+        line, _, (bars,) = container
+        assert np.asarray(line.get_ydata()) == pytest.approx(100 * np.array(expected))
+        assert np.asarray(line.get_xdata()) == pytest.approx([0, 5.1, 12.75])
+        robust = int(row[-1].robust.sum())
+        assert bars.get_segments()[-1][:, 1] == pytest.approx([100 * end for end in wilson_interval(robust, 6)])
+
+
+def test_accuracy_against_queries_falls_where_images_are_fooled() -> None:
+    figure = figures.accuracy_against_queries(evaluated())
+    lines = figure.axes[0].lines
+    cells = {
+        f"{model}, {radius}": row[place]
+        for place, radius in enumerate(("5.1/255", "12.75/255"))
+        for model, row in evaluated().evaluations.items()
+    }
+    assert [line.get_label() for line in lines] == list(cells)
+    for line, cell in zip(lines, cells.values(), strict=True):
+        for at, rate in np.asarray(line.get_xydata()):
+            fooled = sum(
+                any(each.index == image and each.success and each.queries <= at for each in outcomes)
+                for image in range(6)
+                for outcomes in [[each for result in cell.results.values() for each in result.outcomes]]
+            )
+            before = 0 if cell.smaller is None else int(cell.smaller.settled.sum())
+            assert 6 - fooled - before <= round(rate * 6 / 100) <= 6 - fooled
+        assert np.asarray(line.get_ydata())[-1] == pytest.approx(100 * cell.robust.mean())
+    assert len(intervals(figure)) == 4
+    assert lines[0].get_color() == lines[2].get_color() != lines[1].get_color()
 
 
 def test_curves_can_go_without_bands_and_legend() -> None:

@@ -18,6 +18,7 @@ from parsimon import runs
 from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
 from parsimon.report.export import write_results
+from parsimon.report.page import refresh
 from parsimon.report.picture import save_examples
 from parsimon.results.headline import advice, headline
 from parsimon.results.result import Comparison, Result
@@ -70,6 +71,7 @@ def finish(
     written = [folder / RESULTS, *write_tables(tables, folder)]
     if write_examples(comparison.results.values(), folder / PICTURE, runs.classes_of(folder)):
         written.append(folder / PICTURE)
+    refresh(folder)
     passes = display(comparison, folder, form, fail_under, written, gate, against)
     if comparison.unfinished:
         print(

@@ -8,7 +8,7 @@ import numpy as np
 
 from parsimon.core.types import Outcome
 from parsimon.report.data import Data
-from parsimon.report.style import Mark, marks, marks_of_runs
+from parsimon.report.style import Mark, marks_in_order, marks_of_runs
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.results.statistics import curve, wilson_interval
@@ -89,7 +89,7 @@ def _look(mark: Mark | None, before: Sequence[Data], *, several: bool) -> Data:
 
 def accuracy_charts(grid: EvaluationGrid) -> list[Data]:
     """Return a chart for each radius: the models' robust accuracy against queries per image and attack."""
-    looks = marks(grid.models)
+    looks = marks_in_order(grid.models)
     budgets = grid.any_evaluation.budgets
     exact = " and ".join(f"{budget:,}" for budget in budgets)
     hint = (
@@ -102,7 +102,7 @@ def accuracy_charts(grid: EvaluationGrid) -> list[Data]:
         lines = [
             line
             for model, evaluations in grid.evaluations.items()
-            for line in _accuracy_lines(model, evaluations[place], looks[model])
+            for line in _accuracy_lines(model, evaluations, place, looks[model])
         ]
         heading = f"Robust accuracy against queries, radius {radius_text(radius)}"
         charts.append(
@@ -117,15 +117,15 @@ def accuracy_charts(grid: EvaluationGrid) -> list[Data]:
     return charts
 
 
-def _accuracy_lines(model: str, evaluation: Evaluation, look: Mark) -> list[Data]:
-    """Return the line of a model, and a level one for what white-box attacks leave."""
+def _accuracy_lines(model: str, evaluations: Sequence[Evaluation], place: int, look: Mark) -> list[Data]:
+    """Return the line of a model at a radius, and a level one for what white-box attacks leave."""
+    evaluation = evaluations[place]
     fooled_after = evaluation.fooled_after[evaluation.correct & (evaluation.fooled_after <= evaluation.budget)]
     queries = [0, *np.unique(fooled_after[fooled_after > 0]).astype(int).tolist()]
     lines = [_accuracy_line(model, queries, [evaluation.verdict(each) for each in queries], evaluation.budget)]
     lines[0] |= {"white_box": False, "colour": look.colour, "dashes": []}
     if (verdict := evaluation.white_box_verdict) is not None:
-        name = ", ".join([model, *evaluation.white_box])
-        line = _accuracy_line(name, [0], [verdict], evaluation.budget)
+        line = _accuracy_line(white_box_name(model, evaluations), [0], [verdict], evaluation.budget)
         lines.append({**line, "white_box": True, "colour": look.colour, "dashes": _WHITE_BOX_DASHES[0]})
     return lines
 
@@ -145,12 +145,17 @@ def _accuracy_line(name: str, queries: list[int], verdicts: Sequence[Verdict], b
     }
 
 
+def white_box_name(model: str, evaluations: Sequence[Evaluation]) -> str:
+    """Return the name of the line of what white-box attacks leave."""
+    return ", ".join([model, *dict.fromkeys(attack for each in evaluations for attack in each.white_box)])
+
+
 def radii_chart(grid: EvaluationGrid) -> Data:
     """Return the robust accuracy against the radius: a line per model, and one for what white-box attacks leave.
 
     Radius 0 has the clean accuracy. Unfinished evaluations have no point.
     """
-    looks = marks(grid.models)
+    looks = marks_in_order(grid.models)
     lines: list[Data] = []
     for number, (model, evaluations) in enumerate(grid.evaluations.items()):
         clean = evaluations[0].clean_accuracy_verdict
@@ -159,7 +164,7 @@ def radii_chart(grid: EvaluationGrid) -> Data:
         lines.append({**line, "name": model, "white_box": False, "dashes": [], "points": _points(verdicts)})
         other = [clean, *(each.white_box_verdict for each in evaluations)]
         if len(points := _points(other)) > 1:
-            name = ", ".join([model, *evaluations[0].white_box])
+            name = white_box_name(model, evaluations)
             lines.append({**line, "name": name, "white_box": True, "dashes": _WHITE_BOX_DASHES[0], "points": points})
     texts = [{"eps": 0.0, "text": "0"}, *({"eps": eps, "text": radius_text(eps)} for eps in grid.radii)]
     return {"radii": texts, "lines": lines}

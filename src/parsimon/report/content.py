@@ -31,7 +31,7 @@ def cell_content(name: str, evaluation: Evaluation, comparison: Comparison, spec
     """Return the content of a run that is part of an evaluation: its own table, and the evaluation's accuracy."""
     return {
         **run_content(name, comparison, spec),
-        "headlines": [headline(evaluation.verdict(), about_attacks(comparison))],
+        "headlines": [headline(evaluation.verdict(), about_attacks(comparison, evaluation.attacks))],
         "tables": tables_of([evaluation.table()]),
     }
 

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.types import Outcome
+from parsimon.report.charts import white_box_name
 from parsimon.report.style import (
     COLUMN,
     INK,
     Mark,
     legend_above,
     marks,
+    marks_in_order,
     marks_of_runs,
     plot_axes,
     styled,
@@ -79,15 +81,15 @@ def success_curves(
             low, high = band(found, at, confidence)
             shades.append((at, low, high, mark))
             ends.append((float(found.at(budget)), (low[-1], high[-1]), mark))
-    if any(high - low > _WIDE for _, (low, high), _ in ends):
-        _intervals_beside(axes, ends)
-    else:
-        alpha = min(0.18, 0.6 / len(entries))  # lighter if many overlap
-        for at, low, high, mark in shades:
-            axes.fill_between(at, 100 * low, 100 * high, step="post", color=mark.colour, alpha=alpha, linewidth=0)
+    wide = any(high - low > _WIDE for _, (low, high), _ in ends)
+    alpha = min(0.18, 0.6 / len(entries))  # lighter if many overlap
+    for at, low, high, mark in [] if wide else shades:
+        axes.fill_between(at, 100 * low, 100 * high, step="post", color=mark.colour, alpha=alpha, linewidth=0)
     for (name, rate), dashes in zip((white_box or {}).items(), cycle(_WHITE_BOX_DASHES), strict=False):
         axes.axhline(100 * rate, label=f"{name} (white box)", color=INK, linewidth=0.9, linestyle=(0, dashes))
     _against_queries(axes, budget, "Success rate (%)", log=log)
+    if wide:
+        _intervals_beside(axes, ends)  # after all else, since they fix the height of the axis
     if legend:
         legend_above(figure, axes)
     return figure
@@ -142,12 +144,13 @@ def accuracy_against_radius(grid: EvaluationGrid, *, width: float = COLUMN) -> F
     Dashed lines are what white-box attacks leave. Unfinished evaluations have no point.
     """
     figure, axes = plot_axes(width)
-    for (model, evaluations), mark in zip(grid.evaluations.items(), marks(grid.models).values(), strict=False):
+    for (model, evaluations), mark in zip(grid.evaluations.items(), marks_in_order(grid.models).values(), strict=False):
         clean = evaluations[0].clean_accuracy_verdict
-        _radius_line(axes, [clean, *(each.verdict() for each in evaluations)], grid, mark, model)
+        verdicts = [clean, *(each.verdict() for each in evaluations)]
+        _radius_line(axes, verdicts, grid, mark._replace(dashes=(0, ())), model)
         if evaluations[0].white_box:
             other = [clean, *(each.white_box_verdict for each in evaluations)]
-            name = f"{', '.join([model, *evaluations[0].white_box])} (white box)"
+            name = f"{white_box_name(model, evaluations)} (white box)"
             _radius_line(axes, other, grid, mark._replace(dashes=(0, _WHITE_BOX_DASHES[0]), marker=""), name)
     axes.set_xticks([0, *(255 * eps for eps in grid.radii)], ["0", *map(radius_text, grid.radii)])
     axes.set(xlabel="Radius", ylabel="Robust accuracy (%)")
@@ -176,7 +179,8 @@ def accuracy_against_queries(grid: EvaluationGrid, *, log: bool = False, width: 
     figure, axes = plot_axes(width)
     budget = grid.any_evaluation.budget
     radii = [radius_text(eps) for eps in grid.radii]
-    looks = marks_of_runs({radius: list(grid.evaluations) for radius in radii})
+    own = marks_in_order(grid.models)
+    looks = marks_of_runs({radius: list(grid.evaluations) for radius in radii}, own)
     ends: list[_End] = []
     for number, ((radius, model), mark) in enumerate(looks.items()):
         evaluation = grid.evaluations[model][radii.index(radius)]
@@ -191,8 +195,8 @@ def accuracy_against_queries(grid: EvaluationGrid, *, log: bool = False, width: 
         name = f"{model}, {radius}" if len(radii) > 1 else model
         _line(axes, at, rates, places, mark, name, drawstyle="steps-post")
         ends.append((verdict.value, verdict.interval, mark))
-    _intervals_beside(axes, ends)
     _against_queries(axes, budget, "Robust accuracy (%)", log=log)
+    _intervals_beside(axes, ends)
     axes.set_xlabel("Queries per image and attack")
     legend_above(figure, axes)
     return figure
@@ -202,12 +206,18 @@ _End = tuple[float, Interval, Mark]  # the value at the end of a line, its inter
 
 
 def _intervals_beside(axes: Axes, ends: Sequence[_End]) -> None:
-    """Draw intervals beside the right edge, next to each other."""
+    """Draw intervals beside the right edge, next to each other: a line from end to end, and a tick at the value."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
     for number, (value, (low, high), mark) in enumerate(ends):
         place = 1 + _BESIDE * (number + 1)
-        settings: Any = {"transform": axes.get_yaxis_transform(), "color": mark.colour, "clip_on": False}
-        axes.vlines(place, 100 * low, 100 * high, linewidth=1, **settings)
-        axes.scatter([place], [100 * value], marker=mark.marker, s=6, **settings)
+        points = [(place, low), (place, high), (place - _BESIDE / 3, value), (place + _BESIDE / 3, value)]
+        shape = Path([(x, 100 * y) for x, y in points], [Path.MOVETO, Path.LINETO] * 2)
+        settings: Any = {"edgecolor": mark.colour, "transform": axes.get_yaxis_transform(), "clip_on": False}
+        axes.add_artist(PathPatch(shape, linewidth=1, facecolor="none", **settings))
+    if ends:
+        axes.set_ylim(top=max(axes.get_ylim()[1], *(100 * high for _, (_, high), _ in ends)))
 
 
 def _places(number: int, lines: int, budget: int, log: bool) -> NDArray[np.float64]:

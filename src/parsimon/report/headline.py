@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from parsimon.report.data import Data
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
@@ -45,16 +47,16 @@ def run_top(comparison: Comparison) -> Data:
 
 def run_headline(comparison: Comparison) -> Data:
     """Return the robust accuracy of a run; of a targeted run, the share of images that stay away from their target."""
-    shown = headline(comparison.verdict, about_attacks(comparison))
+    shown = headline(comparison.verdict, about_attacks(comparison, comparison.results))
     hint = advice(comparison)
     return {**shown, "kind": f"{shown['kind']} {hint}." if hint else shown["kind"]}
 
 
-def about_attacks(comparison: Comparison) -> str:
-    """Return what the robust accuracy of a run is about."""
+def about_attacks(comparison: Comparison, counted: Iterable[str]) -> str:
+    """Return what the robust accuracy of a run is about; `counted` are the attacks that it rests on."""
     first = comparison.first
     stay = "do not reach their target" if first.threat.targeted else "stay correctly classified"
-    attacks, radius = ", ".join(comparison.results), radius_text(first.threat.eps)
+    attacks, radius = ", ".join(counted), radius_text(first.threat.eps)
     return (
         f"of images {stay} at radius {radius} under {attacks}, with at most {first.budget:,} queries per image and "
         f"attack; {100 * first.clean.accuracy:.1f} % are classified correctly without an attack."

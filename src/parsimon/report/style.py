@@ -90,6 +90,7 @@ _MARKS = tuple(
     for turn in range(4)
     for number, colour in enumerate(_COLOURS)
 )
+_CONTRAST = (1, 0, 2, 7, 3, 5, 4, 6)  # places of colours: neighbours differ most
 _KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift")
 
 
@@ -115,10 +116,23 @@ def marks(names: Collection[str]) -> dict[str, Mark]:
     return {name: _MARKS[taken[name]] for name in names}
 
 
-def marks_of_runs(runs: Mapping[str, Collection[str]]) -> dict[tuple[str, str], Mark]:
-    """Return a mark for each attack of each run. An attack keeps its colour; dashes and markers tell runs apart."""
+def marks_in_order(names: Sequence[str]) -> dict[str, Mark]:
+    """Return a mark for each name by its place, for what is no attack; the first two contrast best."""
+    if len(names) > len(_MARKS):
+        raise InputError(f"a figure can tell {len(_MARKS)} names apart; got {len(names)}: split it into several")
+    order = [turn + place for turn in range(0, len(_MARKS), len(_COLOURS)) for place in _CONTRAST]
+    return {name: _MARKS[place] for name, place in zip(names, order, strict=False)}
+
+
+def marks_of_runs(
+    runs: Mapping[str, Collection[str]], own: Mapping[str, Mark] | None = None
+) -> dict[tuple[str, str], Mark]:
+    """Return a mark for each attack of each run. An attack keeps its colour; dashes and markers tell runs apart.
+
+    `own` are the marks of the attacks in one run.
+    """
     attacks = dict.fromkeys(attack for each in runs.values() for attack in each)
-    own = marks(attacks) if attacks else {}
+    own = own or (marks(attacks) if attacks else {})
     if len(runs) == 1:
         return {(run, attack): own[attack] for run, each in runs.items() for attack in each}
     if len(runs) > len(_MARKERS):

@@ -150,10 +150,11 @@ function tileOf(outcome, attack, className, source) {
       caption.append(element("span", { className: "classes" }, ...said));
     }
   } else {
-    tile.append(element("p", { className: "ending" }, state === "robust" ? "not fooled" : "unfinished"));
+    const ending = state === "robust" ? "not fooled" : queries ? "unfinished" : "waiting";
+    tile.append(element("p", { className: "ending" }, ending));
   }
   const count = `${whole(queries)} ${queries === 1 ? "query" : "queries"}`;
-  caption.append(element("span", { className: "queries" }, count));
+  if (queries || state !== "unfinished") caption.append(element("span", { className: "queries" }, count));
   tile.append(caption);
   return tile;
 }

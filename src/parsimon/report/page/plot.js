@@ -217,5 +217,9 @@ function bandOf(svg, line, scales) {
 function namesAtEnds(svg, lines, scales) {
   if (!scales.wide) return [];
   const ends = lines.map((line) => ({ line, y: scales.y(readingOf(line, line.known).rate) + 4 }));
-  return namesAt(svg, scales.right + scales.beside + 8, ends, scales);
+  const isWhole = ({ line }) => line.white_box || line.known >= scales.budget;
+  return [
+    ...namesAt(svg, scales.right + scales.beside + 8, ends.filter(isWhole), scales),
+    ...ends.filter((end) => !isWhole(end)).flatMap((end) => namesAt(svg, scales.x(end.line.known) + 6, [end], scales)),
+  ];
 }
