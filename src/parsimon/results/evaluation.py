@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parsimon.errors import InputError, quote
 from parsimon.results.display import Displayed
-from parsimon.results.headline import evaluation_headline
+from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.result import CleanPredictions, Result
 from parsimon.results.rows import Row, evaluation_rows
 from parsimon.results.statistics import Interval
@@ -184,7 +184,7 @@ class Evaluation(Displayed):
 
     def headline(self) -> str:
         """Return the verdict in one sentence."""
-        return evaluation_headline(self, "model")
+        return f"{evaluation_headline(self, 'model')}: {evaluation_basis(self)}"
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `to_frame`, one per given image."""
@@ -238,7 +238,8 @@ class EvaluationGrid(Displayed):
     def headline(self) -> str:
         """Return the verdict on each model at its largest radius, separated by semicolons."""
         rows = self.evaluations.items()
-        return "; ".join(evaluation_headline(evaluations[-1], model) for model, evaluations in rows)
+        verdicts = "; ".join(evaluation_headline(evaluations[-1], model) for model, evaluations in rows)
+        return f"{verdicts}: {evaluation_basis(self.any_evaluation)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:

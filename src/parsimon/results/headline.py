@@ -36,7 +36,7 @@ def evaluation_headline(evaluation: Evaluation, model: str) -> str:
 def evaluation_basis(evaluation: Evaluation) -> str:
     """Return what the robust accuracy rests on."""
     attacks, limit = ", ".join(evaluation.attacks), f"at most {evaluation.budget:,} queries per image and attack"
-    return f"{len(evaluation.correct):,} images; {attacks}; {limit}. An upper bound: more queries tighten it."
+    return f"{len(evaluation.correct):,} images, {attacks}, {limit}"
 
 
 def advice(comparison: Comparison) -> str | None:
