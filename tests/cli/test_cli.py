@@ -111,12 +111,12 @@ def test_run_writes_what_the_python_function_returns(tmp_path: Path) -> None:
         assert row["ended"] == outcome.ended
         assert row["predicted"] == ("" if outcome.predicted is None else str(outcome.predicted))
     printed = [line.rstrip() for line in ran.stdout.splitlines()]
-    assert printed[:-3] == [line.rstrip() for line in str(result).splitlines()]
-    assert printed[-3:] == [
-        "Every image: results/results.csv",
-        "The table:   results/table.md, results/table.tex",
-        "Examples:    results/examples.png",
-    ]
+    table = [line.rstrip() for line in str(result).splitlines()]
+    begin = printed.index(table[0])
+    assert printed[begin : begin + len(table)] == table
+    assert result.headline().startswith(printed[0])
+    files = " ".join(printed[begin + len(table) :])
+    assert all(f"results/{name}" in files for name in ("results.csv", "table.md", "table.tex", "examples.png"))
 
 
 def test_the_picture_shows_original_perturbation_and_adversarial_image(folder: Path) -> None:
