@@ -149,12 +149,13 @@ def test_a_run_is_watched_from_before_its_beginning_to_its_end(
             visitor.wait(
                 f"parseInt(document.querySelector('.counts').textContent.split(' \N{MIDDLE DOT} ')[1]) >= {fooled}"
             )
-            height = "Number(document.querySelector('.plot .line').getAttribute('points').split(',').at(-1))"
-            cards, before = visitor.page.evaluate(f"[document.querySelectorAll('.card').length, {height}]")
+            points = "document.querySelector('.plot polyline.line')?.getAttribute('points') ?? '0,0'"
+            end = f"Number(({points}).split(' ').at(-1).split(',')[0])"
+            cards, before = visitor.page.evaluate(f"[document.querySelectorAll('.card').length, {end}]")
 
             calls = allow_until(stage, calls, cards + 2)
             visitor.wait(f"document.querySelectorAll('.card').length > {cards}")
-            visitor.wait(f"{height} < {before}")  # the curve has grown
+            visitor.wait(f"{end} > {before}")  # the curve is known up to more queries
             assert visitor.page.locator(".card").last.evaluate("card => card.mark")  # it is the same card
             # The newest first.
             places = visitor.page.locator(".card .about").all_text_contents()

@@ -25,6 +25,7 @@ from PIL import Image as Pillow
 
 from bundled_images import Bundled
 from parsimon import runs, zoo
+from parsimon.core.engine import Step
 from parsimon.errors import InputError
 from parsimon.report.picture import as_bytes
 from parsimon.runs.config import RunConfig
@@ -81,6 +82,26 @@ def test_a_run_is_told_as_it_is_stored(viewer: Viewer, folder: Path) -> None:
     robust = 8 - len({each.index for result in stored.results.values() for each in result.outcomes if each.success})
     images = len(np.load(folder.parent / "data.npz")["labels"])
     assert told["top"]["headlines"][0]["value"] == f"{100 * robust / images:.1f}\N{NO-BREAK SPACE}%"
+
+
+def test_an_interrupted_run_is_told_as_far_as_it_is_known(bundled: Bundled, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=bundled.images, labels=bundled.labels)
+
+    def interrupt(attack: str, images: int, step: Step) -> None:  # noqa: ARG001
+        if step.counters.queries >= 40:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    spec = RunConfig(attacks=("square", "random"), data=str(tmp_path / "data.npz"), eps="1/255", budget=60)
+    runs.run(spec, tmp_path / "run", in_flight=8, watch=interrupt)
+    outcomes = runs.load(tmp_path / "run").results["Square"].outcomes
+    least = min(each.queries for each in outcomes if each.ended == "interrupted")
+    with serving(tmp_path / "run") as started:
+        told = ask(started, "/state?after=0").json
+    assert [line["known"] for line in told["curves"]["lines"]] == [least, 0]
+    assert [line["note"] for line in told["curves"]["lines"]] == [f"known up to {least} queries", "waiting"]
+    assert [attack["started"] for attack in told["attacks"]] == [True, False]
+    assert least > 1
+    assert told["top"]["headlines"][0]["kind"].startswith("At most so far")
 
 
 def test_only_what_is_new_is_told_again(viewer: Viewer) -> None:

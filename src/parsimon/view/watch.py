@@ -88,7 +88,9 @@ class _WatchedRun:
         ended = self._stored.refresh()
         if not self._stored.begun:
             return False
-        if ended or journal is not None or not had_begun:
+        if not had_begun:
+            journal = self._stored.journal()
+        if ended or journal is not None:
             self._comparison = self._stored.comparison(journal)
             self._curves = self._tables = None
         names = list(self._comparison.results)
