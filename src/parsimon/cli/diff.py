@@ -11,7 +11,7 @@ import click
 from parsimon.cli.baseline import Against
 from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.cli.show import GATE, Share, print_tables
+from parsimon.cli.present import GATE, Share, print_tables
 from parsimon.results.verdict import Gate
 
 NO_WORSE_THAN = click.option(

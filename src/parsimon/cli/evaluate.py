@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,17 +33,16 @@ from parsimon.cli.options import (
     options,
     take_execution,
 )
-from parsimon.cli.output import JSON, QUIET, Exit, answer
+from parsimon.cli.output import JSON, QUIET
+from parsimon.cli.present import FAIL_UNDER, GATE, PICTURE, RESULTS, Headline, Output, Shown, write_examples
 from parsimon.cli.run import ensure_inputs, results_folder
-from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, print_headline, print_tables, write_examples
 from parsimon.errors import InputError
 from parsimon.report.export import write_results
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
-from parsimon.results.table import TABLE_FILES, Table, write_tables
+from parsimon.results.table import write_tables
 from parsimon.results.tables import radius_text
-from parsimon.results.verdict import Gate
 from parsimon.runs.config import read_toml
 from parsimon.runs.dry_run import estimate_evaluation
 from parsimon.runs.evaluation import DEFAULTS, OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
@@ -145,7 +142,7 @@ def evaluate(
         show_estimates(estimate_evaluation(config), settings["price_per_1000"])
         return
     grid = runs.evaluate(config, folder)
-    finish(grid, folder, settings["form"], settings["fail_under"], settings["gate"], against)
+    finish(grid, folder, Output.of(settings, against))
 
 
 def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Mapping[str, Any]) -> EvaluationConfig:
@@ -160,89 +157,43 @@ def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Ma
     return EvaluationConfig.of({**typed, **({"models": models} if models else {})}, **execution)
 
 
-def finish(
-    grid: EvaluationGrid,
-    folder: Path,
-    form: str,
-    fail_under: float | None,
-    gate: Gate,
-    against: Against | None = None,
-) -> NoReturn:
+def finish(grid: EvaluationGrid, folder: Path, output: Output) -> NoReturn:
     """Write the result files and the page, print the verdict, and exit with the code for scripts."""
     results = {
         f"{model}, eps {radius_text(evaluation.eps)}, {name}": result
         for model, evaluation in _cells(grid)
         for name, result in evaluation.results.items()
     }
+    view = shown(grid, folder)
     write_results(results, folder / RESULTS)
-    written = [folder / RESULTS, *write_tables(_tables(grid), folder), folder / PAGE]
+    written = [folder / RESULTS, *write_tables(view.tables, folder), folder / PAGE]
     write_report([folder], folder / PAGE)
-    if write_examples([*results.values()], folder / PICTURE, runs.evaluation_classes(folder)):
+    if write_examples(results.values(), folder / PICTURE, runs.evaluation_classes(folder)):
         written.append(folder / PICTURE)
-    passes = display(grid, folder, form, fail_under, gate, written, against)
-    if grid.unfinished:
-        print(f"Unfinished: parsimon resume {folder}", file=sys.stderr)
-        sys.exit(Exit.INTERRUPTED)
-    sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
+    view.leave(output, written)
 
 
-def display(
-    grid: EvaluationGrid,
-    folder: Path,
-    form: str,
-    fail_under: float | None = None,
-    gate: Gate = "estimate",
-    written: Sequence[Path] = (),
-    against: Against | None = None,
-) -> bool:
-    """Print the verdict, the tables and the paths of the files, or all as JSON; return whether the gates are passed."""
-    found = None if against is None else against.compare(folder)
-    failing = [
-        f"{model} at eps {radius_text(evaluation.eps)}"
-        for model, evaluation in _cells(grid)
-        if fail_under is not None and not evaluation.verdict().passes(fail_under, gate)
-    ]
-    passes = not failing and (fail_under is None or not grid.unfinished)
+def shown(grid: EvaluationGrid, folder: Path) -> Shown:
+    """Return what is shown of an evaluation. The table of one model at one radius lists the attacks."""
+    alone = len(grid.models) == len(grid.radii) == 1
+    return Shown(
+        folder,
+        [_headline(model, row) for model, row in grid.evaluations.items()],
+        [grid.any_evaluation.table() if alone else grid.table()],
+        described(grid, folder),
+        {f" for {model} at eps {radius_text(each.eps)}": each.verdict() for model, each in _cells(grid)},
+        grid.unfinished > 0,
+    )
 
-    def text() -> None:
-        if form == "text":
-            _print_headlines(grid)
-        print_tables([*_tables(grid), *([] if found is None else [found.table()])], form)
-        say = partial(print, file=sys.stdout if form == "text" else sys.stderr)
-        by_name = {path.name: path for path in written}
-        for what, names in {"Page": [PAGE], "Images": [RESULTS, PICTURE], "Table": TABLE_FILES.values()}.items():
-            if there := [str(by_name[name]) for name in names if name in by_name]:
-                say(f"{what}:".ljust(8), ", ".join(there))
 
-    result = None if fail_under is None else {"fail_under": fail_under, "by": gate, "passed": passes}
-    document = {**described(grid, folder), "files": [*map(str, written)], "gate": result}
-    if against is not None and found is not None:
-        document["baseline"] = against.described(found)
-    answer(lambda: document, text)
-    if not passes:
-        compared = "robust accuracy" if gate == "estimate" else "lower end of the interval"
-        which = f"the {compared} of {', '.join(failing)} is below {fail_under}"
-        what = which if failing and not grid.unfinished else "the evaluation is unfinished"
-        print(f"gate not passed: {what}", file=sys.stderr)
-    return passes and (against is None or found is None or against.passes(found))
+def _headline(model: str, row: tuple[Evaluation, ...]) -> Headline:
+    """Return the verdict on a model at its largest radius."""
+    warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
+    return Headline(evaluation_headline(row[-1], model), f"An upper bound: {evaluation_basis(row[-1])}", warnings)
 
 
 def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:
     return [(model, evaluation) for model, row in grid.evaluations.items() for evaluation in row]
-
-
-def _tables(grid: EvaluationGrid) -> list[Table]:
-    """Return one table; for one model at one radius it shows each attack."""
-    cells = _cells(grid)
-    return [cells[0][1].table() if len(grid.models) == len(grid.radii) == 1 else grid.table()]
-
-
-def _print_headlines(grid: EvaluationGrid) -> None:
-    """Print the verdict on each model at its largest radius, and the warnings."""
-    for model, row in grid.evaluations.items():
-        warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
-        below = f"An upper bound: {evaluation_basis(row[-1])}"
-        print_headline(evaluation_headline(row[-1], model), below, warnings)
 
 
 def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +12,12 @@ from parsimon import runs
 from parsimon.cli import evaluate
 from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.cli.show import FAIL_UNDER, GATE, display
+from parsimon.cli.present import FAIL_UNDER, GATE, Output
+from parsimon.cli.show import shown
 from parsimon.errors import InputError
 from parsimon.report import figures
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import EvaluationGrid
-from parsimon.results.verdict import Gate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ _WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 @click.command()
 @click.argument("folder", type=PathName(), metavar="RUN")
 @options(FORMAT, FAIL_UNDER, GATE, JSON)
-def show(folder: Path, form: str, fail_under: float | None, gate: Gate) -> None:
+def show(folder: Path, **settings: Any) -> None:
     """Print the verdict and the table of a finished or unfinished run or evaluation.
 
     \b
@@ -36,10 +36,10 @@ def show(folder: Path, form: str, fail_under: float | None, gate: Gate) -> None:
     parsimon show results --json
     """
     if runs.is_evaluation(folder):
-        passes = evaluate.display(runs.load_evaluation(folder), folder, form, fail_under, gate)
+        view = evaluate.shown(runs.load_evaluation(folder), folder)
     else:
-        passes = display(runs.load(folder), folder, form, fail_under, gate=gate)
-    sys.exit(Exit.DONE if passes else Exit.BELOW_GATE)
+        view = shown(runs.load(folder), folder)
+    sys.exit(Exit.DONE if view.present(Output.of(settings)) else Exit.BELOW_GATE)
 
 
 @click.command()

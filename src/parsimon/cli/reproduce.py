@@ -24,8 +24,8 @@ from parsimon.cli.options import (
     take_execution,
 )
 from parsimon.cli.output import JSON, QUIET, Exit, answer, as_json, note
+from parsimon.cli.present import print_tables
 from parsimon.cli.run import ensure_inputs
-from parsimon.cli.show import print_tables
 from parsimon.core.threat import Scores
 from parsimon.errors import require
 from parsimon.experiments import Exhibit, exhibit, exhibits

@@ -11,18 +11,16 @@ import click
 from parsimon import runs
 from parsimon.cli import evaluate
 from parsimon.cli.options import EXECUTION, PathName, options, take_execution
+from parsimon.cli.present import Output
 from parsimon.cli.run import OUTPUT, TRACK, tracked_run
 from parsimon.cli.show import finish
 from parsimon.errors import InputError
-from parsimon.results.verdict import Gate
 
 
 @click.command()
 @options(*EXECUTION, TRACK, *OUTPUT)
 @click.argument("folder", type=PathName())
-def resume(
-    folder: Path, form: str, fail_under: float | None, gate: Gate, track: tuple[str, ...], **settings: Any
-) -> None:
+def resume(folder: Path, track: tuple[str, ...], **settings: Any) -> None:
     """Resume a run or an evaluation where it stopped, in the middle of an image if need be.
 
     No answered query is repeated. A finished run is shown again.
@@ -30,7 +28,7 @@ def resume(
     execution = take_execution(settings)
     if not runs.is_evaluation(folder):
         start = partial(runs.resume, folder, **execution)
-        finish(tracked_run(start, runs.config_of(folder), folder, track), folder, form, fail_under, gate)
+        finish(tracked_run(start, runs.config_of(folder), folder, track), folder, Output.of(settings))
     if track:
         raise InputError("an evaluation is not tracked: leave out track", argument="track")
-    evaluate.finish(runs.resume_evaluation(folder, **execution), folder, form, fail_under, gate)
+    evaluate.finish(runs.resume_evaluation(folder, **execution), folder, Output.of(settings))

@@ -30,7 +30,8 @@ from parsimon.cli.options import (
     take_execution,
 )
 from parsimon.cli.output import JSON, QUIET
-from parsimon.cli.show import FAIL_UNDER, GATE, PICTURE, RESULTS, finish
+from parsimon.cli.present import FAIL_UNDER, GATE, PICTURE, RESULTS, Output
+from parsimon.cli.show import finish
 from parsimon.errors import InputError
 from parsimon.results.result import Comparison
 from parsimon.results.table import TABLE_FILES
@@ -117,7 +118,7 @@ def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
         return
     start = partial(runs.run, config, folder, **execution)
     comparison = tracked_run(start, config, folder, settings["track"])
-    finish(comparison, folder, settings["form"], settings["fail_under"], gate, against)
+    finish(comparison, folder, Output.of(settings, against))
 
 
 def ensure_inputs(configs: Sequence[RunConfig], *, download: bool) -> None:

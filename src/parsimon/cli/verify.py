@@ -14,7 +14,7 @@ from parsimon import runs
 from parsimon.cli.completion import MODEL_NAMES
 from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.cli.show import print_tables
+from parsimon.cli.present import print_tables
 from parsimon.results.table import Cell, Table
 from parsimon.results.tables import radius_text
 from parsimon.runs.audit import RunAudit
