@@ -16,7 +16,7 @@ from parsimon.report import figures
 from parsimon.results.result import Comparison, Result
 from parsimon.results.summary import summarise, where_fooled
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import Value, column, success_column
+from parsimon.results.tables import Value, column, same_successes, success_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,24 +205,26 @@ def paper_table(done: FinishedRun) -> Table:
 
 def _our_columns(results: Sequence[Result], comparison: Comparison) -> dict[str, list[Cell]]:
     summaries = [result.summary for result in results]
+    same = same_successes([result.outcomes for result in results])
     # The run's own table has the intervals of queries; there is no room for them here.
     columns = {
         "success": success_column(summaries),
-        "mean": column([Value(each.mean) for each in summaries]),
-        "median": column([Value(each.median) for each in summaries]),
+        "mean": column([Value(each.mean) for each in summaries], ranked=same),
+        "median": column([Value(each.median) for each in summaries], ranked=same),
     }
     reference = comparison.results.get(comparison.relative_to or "")
     if reference is None:  # not planned, or interrupted
         return {**columns, "on_nes": [Cell("-")] * len(results)}
-    shared = [summarise(where_fooled(reference.outcomes, result.outcomes), result.budget) for result in results]
-    return {**columns, "on_nes": column([Value(each.mean) for each in shared])}
+    shared = [where_fooled(reference.outcomes, result.outcomes) for result in results]
+    averages = [Value(summarise(each, reference.budget).mean) for each in shared]
+    return {**columns, "on_nes": column(averages, ranked=same_successes(shared))}
 
 
 def _paper_column(published: Sequence[Published], number: str) -> list[Cell]:
     values = [Value(getattr(each, number)) for each in published]
     if number == "success":
         return column(values, "{:.1f}%".format, lambda rate: -rate)
-    return column(values, "{:,g}".format)
+    return column(values, "{:,g}".format, ranked=False)
 
 
 def _conditions(planned: PlannedRun, images: int, *, limited: bool = True) -> list[str]:

@@ -41,7 +41,7 @@ def comparison_table(comparison: Comparison) -> Table:
 def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple[Cell, ...]]:
     summaries = [result.summary for result in results.values()]
     outcomes = [result.outcomes for result in results.values()]
-    same = _same_successes(outcomes)
+    same = same_successes(outcomes)
     columns = [
         [Cell(name) for name in results],
         success_column(summaries),
@@ -52,12 +52,12 @@ def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple
         shared = [where_fooled(reference.outcomes, each) for each in outcomes]
         averaged = [summarise(each, reference.budget) for each in shared]
         values = [Value(each.mean, each.mean_interval) for each in averaged]
-        columns.append(column(values, ranked=_same_successes(shared)))
+        columns.append(column(values, ranked=same_successes(shared)))
     of_all = [None if result.attack.white_box else result.summary.mean_of_all for result in results.values()]
     return list(zip(*columns, column([*map(Value, of_all)]), strict=True))
 
 
-def _same_successes(attacks: Sequence[Sequence[Outcome]]) -> bool:
+def same_successes(attacks: Sequence[Sequence[Outcome]]) -> bool:
     """Return whether all attacks fooled the same images, so that averages over their successes can be ranked."""
     return len({frozenset(each.index for each in outcomes if each.success) for outcomes in attacks}) <= 1
 
