@@ -20,16 +20,16 @@ from published_loop import Loop
 IMAGES, BUDGET, BATCH = 128, 500, 64
 
 
-def compare(name: str, model: Any) -> None:
+def compare(name: str, network: Any) -> None:
     images, labels = zoo.images()
-    oracle = as_model(model)
-    seen = np.concatenate([classify(oracle, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, 256, BATCH)])
+    model = as_model(network)
+    seen = np.concatenate([classify(model, images[at : at + BATCH], BATCH).argmax(1) for at in range(0, 256, BATCH)])
     correct = np.flatnonzero(seen == labels[:256])[:IMAGES].tolist()
     tasks = [Task(index, images[index], int(labels[index])) for index in correct]
     threat = Threat(8 / 255)
 
     began = time.perf_counter()
-    engine = Engine(Parsimonious("published", block=4), oracle, threat, budget=BUDGET, batch_size=BATCH)
+    engine = Engine(Parsimonious("published", block=4), model, threat, budget=BUDGET, batch_size=BATCH)
     outcomes = {outcome.index: outcome for outcome in engine.run(tasks)}
     engine_seconds = time.perf_counter() - began
 
@@ -37,7 +37,7 @@ def compare(name: str, model: Any) -> None:
     queries = same = 0
     for task in tasks:
         loop = Loop(
-            lambda pixels: oracle(oracle.namespace.asarray(pixels)),
+            lambda pixels: model(model.namespace.asarray(pixels)),
             threat,
             task.image,
             task.goal,

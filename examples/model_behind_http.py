@@ -41,8 +41,8 @@ with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         return scores
 
     images, labels = zoo.images()
-    oracle = HttpModel(classify, RequestPolicy(batch=8, in_flight=2))
-    result = parsimon.attack(oracle, images[:4], labels[:4], eps=8 / 255, budget=60)
+    model = HttpModel(classify, RequestPolicy(batch=8, in_flight=2))
+    result = parsimon.attack(model, images[:4], labels[:4], eps=8 / 255, budget=60)
     print(result)
     assert result.traffic is not None
     assert result.traffic.answered >= result.queries.sum()

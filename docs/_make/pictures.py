@@ -201,12 +201,12 @@ def lazily_and_naively(number: int) -> Phases:
 
 def losses_of(image: Image, label: int, grid: Grid) -> Callable[[list[Mask]], NDArray[np.float64]]:
     """Return the set function: the loss of the corner of each set of blocks."""
-    oracle, threat = as_model("robust"), Threat(EPS)
+    model, threat = as_model("robust"), Threat(EPS)
 
     def values(sets: list[Mask]) -> NDArray[np.float64]:
         corners = [render(image, threat, Corner(grid, np.packbits(members).tobytes())) for members in sets]
         corners += [corners[-1]] * (-len(corners) % _BATCH)  # one shape: then no value depends on the batch
-        scores = [oracle(np.stack(corners[start : start + _BATCH])) for start in range(0, len(corners), _BATCH)]
+        scores = [model(np.stack(corners[start : start + _BATCH])) for start in range(0, len(corners), _BATCH)]
         losses, _, _ = threat.judge(np.concatenate(scores), np.full(len(corners), label))
         return losses[: len(sets)]
 

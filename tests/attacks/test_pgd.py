@@ -85,8 +85,8 @@ def test_the_gradient_of_probabilities_is_that_of_their_logarithms(module: Any, 
     images, goals = chosen[0], goals_of(chosen[1], threat)
     _, expected = autograd(module, images, goals, threat)
     told = Threat(EPS, threat.targeted, threat.loss, scores="probabilities")
-    oracle = TorchModel(torch.nn.Sequential(module, torch.nn.Softmax(dim=1)))
-    _, gradients = oracle.vjp(torch.from_numpy(images), lambda scores: told.loss_gradient(scores, goals))
+    model = TorchModel(torch.nn.Sequential(module, torch.nn.Softmax(dim=1)))
+    _, gradients = model.vjp(torch.from_numpy(images), lambda scores: told.loss_gradient(scores, goals))
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-5 * float(np.abs(expected).max()))
 
 
@@ -117,7 +117,7 @@ def test_the_module_is_left_as_it_was_found(chosen: Chosen) -> None:
 
 
 class Watched(TorchModel):
-    """An oracle that remembers what it was shown, an image at a time."""
+    """A model that records the first image of each call."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -152,11 +152,11 @@ def test_iterates_and_success_are_those_of_the_twin(module: Any, chosen: Chosen,
     images, goals = chosen[0][:5], goals_of(chosen[1], threat)[:5]
     for image, goal in zip(images, goals.tolist(), strict=True):
         expected, success = twin(module, image, goal, threat, attack)
-        oracle = Watched(module)
-        (outcome,) = Engine(attack, oracle, threat, budget=100, batch_size=1).run([Task(0, image, goal)])
+        model = Watched(module)
+        (outcome,) = Engine(attack, model, threat, budget=100, batch_size=1).run([Task(0, image, goal)])
         assert (outcome.success, outcome.queries) == (success, len(expected))
         assert outcome.gradients == min(attack.steps, outcome.queries)
-        np.testing.assert_allclose(np.stack(oracle.shown), expected, atol=1e-6)
+        np.testing.assert_allclose(np.stack(model.shown), expected, atol=1e-6)
 
 
 def told_nothing_of_use(attack: PGD, image: Pixels, seed: int) -> list[tuple[Ask, Pixels]]:
@@ -274,12 +274,12 @@ def attacked_targets(chosen: Chosen, budget: int) -> tuple[Outcome, ...]:
 
 def test_a_bundled_network_by_name_gives_the_modules_scores_and_can_be_attacked(chosen: Chosen, module: Any) -> None:
     images, labels = chosen
-    oracle = as_model("robust")
-    assert oracle.gives == "gradient"
+    model = as_model("robust")
+    assert model.gives == "gradient"
     with torch.no_grad():
         expected = np.asarray(module(torch.from_numpy(images).double()))
-    np.testing.assert_allclose(oracle(images), expected, atol=1e-4)
-    scores, gradients = oracle.vjp(images, lambda scores: Threat(EPS).loss_gradient(scores, labels))
+    np.testing.assert_allclose(model(images), expected, atol=1e-4)
+    scores, gradients = model.vjp(images, lambda scores: Threat(EPS).loss_gradient(scores, labels))
     _, expected_gradients = autograd(hand_made("robust"), images, labels, Threat(EPS))
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     # Where rounding puts a ReLU's input on the other side of zero, some pixels differ; in double precision none does.

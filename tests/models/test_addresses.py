@@ -163,10 +163,10 @@ def test_a_request_that_cannot_be_sent_is_the_functions_failure_and_not_tried_ag
     def classify(_: Any) -> Generator[Request, bytes, Any]:
         yield request_
 
-    oracle = HttpModel(classify, RequestPolicy(batch=None))
+    model = HttpModel(classify, RequestPolicy(batch=None))
     with pytest.raises(ModelError, match="the endpoint of classify must yield a Request"):
-        oracle(IMAGES)
-    assert oracle.traffic.attempted == len(IMAGES)
+        model(IMAGES)
+    assert model.traffic.attempted == len(IMAGES)
 
 
 # --- settings and headers -------------------------------------------------------------------------------------------

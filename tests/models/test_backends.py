@@ -27,8 +27,8 @@ from parsimon.runs.diagnose import inspect
 PLAIN, TURNED = "torch on cpu", "torch on cpu, channels last"
 
 
-def scores(oracle: Any, count: int = 8) -> Any:
-    return oracle(torch.from_numpy(zoo.images()[0][:count]))
+def scores(model: Any, count: int = 8) -> Any:
+    return model(torch.from_numpy(zoo.images()[0][:count]))
 
 
 class Small(nn.Module):
@@ -93,10 +93,10 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
 
 def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
     module = Small()
-    oracle = as_model(module)
-    first = scores(oracle)
-    assert oracle.backend == TURNED
-    np.testing.assert_array_equal(scores(oracle), first)  # chosen with the first images, not after them
+    model = as_model(module)
+    first = scores(model)
+    assert model.backend == TURNED
+    np.testing.assert_array_equal(scores(model), first)  # chosen with the first images, not after them
     np.testing.assert_allclose(first, scores(TorchModel(module, plain=True)), atol=1e-6)
     assert module.rows == (2 + 1 + 1) * 64  # it is the user's own module that is shown the images
 
@@ -104,12 +104,12 @@ def test_a_convolutional_network_on_a_cpu_gets_channels_last() -> None:
 @pytest.mark.parametrize("kind", [Viewing, Muddled])
 def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Small]) -> None:
     module = kind()
-    oracle = TorchModel(module)
-    seen = scores(oracle)
-    assert oracle.backend == PLAIN
+    model = TorchModel(module)
+    seen = scores(model)
+    assert model.backend == PLAIN
     with torch.no_grad():  # in a batch of another size, for which torch may round otherwise
         np.testing.assert_allclose(seen, module(torch.from_numpy(zoo.images()[0][:8])).numpy(), atol=1e-6)
-    np.testing.assert_array_equal(scores(oracle), seen)
+    np.testing.assert_array_equal(scores(model), seen)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_module_that_needs_its_images_as_they_are_gets_them_so(kind: type[Smal
     ids=["linear", "double", "bfloat16"],
 )
 def test_what_would_not_gain_or_has_a_precision_of_its_own_is_run_as_it_is(module: nn.Module) -> None:
-    oracle = TorchModel(module)
-    scores(oracle)
-    assert oracle.backend == PLAIN
+    model = TorchModel(module)
+    scores(model)
+    assert model.backend == PLAIN
 
 
 @pytest.mark.parametrize(

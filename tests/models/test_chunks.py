@@ -65,20 +65,20 @@ def test_scores_of_a_small_network_do_not_depend_on_the_number_of_cores(monkeypa
     expected = as_model("robust")(images)
     for cores in ("0", "1", "2", "3"):  # 0: all there are
         monkeypatch.setenv("OMP_NUM_THREADS", cores)
-        oracle: Any = as_model("robust")
-        np.testing.assert_array_equal(oracle(images), expected)
-        assert oracle.backend == "ONNX Runtime, one single-threaded call per core"
+        model: Any = as_model("robust")
+        np.testing.assert_array_equal(model(images), expected)
+        assert model.backend == "ONNX Runtime, one single-threaded call per core"
 
 
 @pytest.mark.parametrize("kind", ["ONNX Runtime", "torch"])
 def test_scores_do_not_depend_on_how_many_images_are_shown_together(kind: str) -> None:
-    oracle = as_model("robust" if kind == "ONNX Runtime" else zoo.module("robust"))
-    images = oracle.namespace.asarray(zoo.images()[0][:70])
-    assert not oracle.fixed_batch, "nothing is to be filled up for it"
-    together = oracle(images)
+    model = as_model("robust" if kind == "ONNX Runtime" else zoo.module("robust"))
+    images = model.namespace.asarray(zoo.images()[0][:70])
+    assert not model.fixed_batch, "nothing is to be filled up for it"
+    together = model(images)
     for count in (1, 3, 16, 17, 64, 65):
-        np.testing.assert_array_equal(oracle(images[:count]), together[:count])
-        np.testing.assert_array_equal(oracle(images[70 - count :]), together[70 - count :])
+        np.testing.assert_array_equal(model(images[:count]), together[:count])
+        np.testing.assert_array_equal(model(images[70 - count :]), together[70 - count :])
 
 
 @pytest.mark.parametrize("attack", ["square", PGD()])
@@ -104,9 +104,9 @@ def test_a_graph_whose_number_of_images_is_fixed_is_called_with_that(tmp_path: P
 
 
 def test_gradients_too_are_those_of_a_call_with_so_many_images() -> None:
-    oracle: Any = as_model(zoo.module("robust"))
+    model: Any = as_model(zoo.module("robust"))
     images = torch.from_numpy(zoo.images()[0][:70])
-    scores, gradients = oracle.vjp(images, np.ones_like)
-    alone, of_one = oracle.vjp(images[69:], np.ones_like)
+    scores, gradients = model.vjp(images, np.ones_like)
+    alone, of_one = model.vjp(images[69:], np.ones_like)
     np.testing.assert_array_equal(alone, scores[69:])
     np.testing.assert_array_equal(of_one, gradients[69:])

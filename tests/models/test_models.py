@@ -1,4 +1,4 @@
-"""Oracles: the same weights give the same scores however they are opened, and a model is left as it was found."""
+"""Models: the same weights give the same scores however they are opened, and a model is left as it was found."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from parsimon.models.torch import TorchModel
 SHAPE = (3, 4, 4)
 
 
-def ask(oracle: Model, images: NDArray[np.float32]) -> NDArray[Any]:
-    return oracle(oracle.namespace.asarray(images, device=oracle.device))
+def ask(model: Model, images: NDArray[np.float32]) -> NDArray[Any]:
+    return model(model.namespace.asarray(images, device=model.device))
 
 
 def random_images(count: int, shape: tuple[int, ...] = SHAPE) -> NDArray[np.float32]:
@@ -204,9 +204,9 @@ def test_a_module_that_returns_several_things_is_told_to_return_scores_alone() -
 def test_a_file_that_fixes_its_number_of_images_is_called_in_chunks(
     tmp_path: Path, weights: NDArray[np.float32], batch: int | str, count: int
 ) -> None:
-    oracle = OnnxModel(write_onnx(tmp_path / "linear.onnx", batch, weights))
+    model = OnnxModel(write_onnx(tmp_path / "linear.onnx", batch, weights))
     images = random_images(count)
-    scores = ask(oracle, images)
+    scores = ask(model, images)
     assert scores.shape == (count, 5)
     np.testing.assert_allclose(scores, images.reshape(count, -1) @ weights, atol=1e-5)
 
@@ -235,7 +235,7 @@ def test_the_image_shape_of_a_file_is_known(tmp_path: Path, weights: NDArray[np.
     assert OnnxModel(zoo.path("robust")).image_shape[0] == 3
 
 
-# --- which oracle ---------------------------------------------------------------------------------------------------
+# --- which model ----------------------------------------------------------------------------------------------------
 
 
 class Clip(Model):
@@ -268,15 +268,15 @@ class Method:
         (lambda: Method().scores, FunctionModel),
         (lambda: Clip(), Clip),
     ],
-    ids=["path", "string", "name", "session", "module", "function", "method", "oracle"],
+    ids=["path", "string", "name", "session", "module", "function", "method", "model"],
 )
-def test_a_model_finds_its_oracle(make: Callable[[], Any], kind: type) -> None:
+def test_each_kind_of_object_becomes_its_kind_of_model(make: Callable[[], Any], kind: type) -> None:
     assert type(as_model(make())) is kind
 
 
-def test_an_oracle_is_taken_as_it_is() -> None:
-    oracle = Clip()
-    assert as_model(oracle) is oracle
+def test_a_model_is_taken_as_it_is() -> None:
+    model = Clip()
+    assert as_model(model) is model
 
 
 def test_only_what_is_asked_is_shown_to_a_function() -> None:

@@ -154,11 +154,11 @@ def test_a_file_has_the_scores_and_gradients_of_the_module_that_it_was_exported_
     largest = float(expected_gradients.abs().max())
     assert largest > 0
 
-    oracle = as_model(path)
-    assert oracle.gives == "gradient"
-    scores, gradients = oracle.vjp(images, lambda _: weights)
+    model = as_model(path)
+    assert model.gives == "gradient"
+    scores, gradients = model.vjp(images, lambda _: weights)
     np.testing.assert_allclose(scores, expected.detach(), atol=1e-5)
-    np.testing.assert_allclose(oracle(images), expected.detach(), atol=1e-5)
+    np.testing.assert_allclose(model(images), expected.detach(), atol=1e-5)
     np.testing.assert_allclose(gradients, expected_gradients, atol=1e-4 * largest)
 
 
@@ -179,13 +179,13 @@ def test_a_bundled_network_is_the_one_that_was_trained(name: str) -> None:
 
 def test_the_gradient_is_the_slope_of_what_onnx_runtime_says(bundled: Bundled) -> None:
     """In its own direction, over a step that single precision resolves."""
-    oracle = OnnxModel(zoo.path("robust"))
+    model = OnnxModel(zoo.path("robust"))
     images = bundled.images[:4]
     weights = np.random.default_rng(0).normal(size=(4, 10))
-    _, gradients = oracle.vjp(images, lambda _: weights)
+    _, gradients = model.vjp(images, lambda _: weights)
     lengths = np.sqrt((gradients**2).sum(axis=(1, 2, 3), keepdims=True))
     step = (0.01 * gradients / lengths).astype(np.float32)
-    rise = ((oracle(images + step) - oracle(images - step)) * weights).sum(axis=1) / 0.02
+    rise = ((model(images + step) - model(images - step)) * weights).sum(axis=1) / 0.02
     np.testing.assert_allclose(rise, lengths.ravel(), rtol=0.02)
 
 
@@ -261,7 +261,7 @@ def test_what_is_not_known_is_named(nodes: list[onnx.NodeProto], reason: str) ->
 def test_a_twin_that_says_something_else_than_the_file_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     images = zoo.images()[0][:2]
     monkeypatch.setitem(OPERATORS, "Relu", lambda x: F.leaky_relu(x, 0.1))
-    oracle = OnnxModel(zoo.path("robust"))
+    model = OnnxModel(zoo.path("robust"))
     for _ in range(2):
         with pytest.raises(ModelError, match=r"robust.onnx cannot be trusted: .* differ .* by up to .*torch module"):
-            oracle.vjp(images, np.zeros_like)
+            model.vjp(images, np.zeros_like)

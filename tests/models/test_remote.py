@@ -88,13 +88,13 @@ def test_an_attack_on_an_endpoint_comes_to_what_it_comes_to_in_process(port: int
 def test_faults_on_the_way_change_nothing(port: int, tmp_path: Path) -> None:
     faults = ("--share", "0.2", "--faults", "reset,half,429,503,500,garbage", "--seed", "1")
     with proxy("http", port, tmp_path, *faults) as between:
-        oracle = HttpModel(scores_at(between.port), RequestPolicy(batch=2))
-        there = attack(oracle)
+        model = HttpModel(scores_at(between.port), RequestPolicy(batch=2))
+        there = attack(model)
         shown = between.shown
     assert there.outcomes == attack().outcomes
     assert len({each["fault"] for each in shown}) > 4
-    assert oracle.traffic.attempted == sum(each["rows"] for each in shown)
-    assert oracle.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
+    assert model.traffic.attempted == sum(each["rows"] for each in shown)
+    assert model.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
 
 
 @pytest.fixture
@@ -174,8 +174,8 @@ def test_a_few_classes_are_enough_to_leave_the_true_one(port: int, top: int) -> 
 
 
 def test_a_jpeg_is_shown_as_it_is_read_back(port: int) -> None:
-    oracle = HttpModel(pictures_at(port, 10), files="jpeg", top=10, classes=10)
-    scores = oracle(IMAGES)
+    model = HttpModel(pictures_at(port, 10), files="jpeg", top=10, classes=10)
+    scores = model(IMAGES)
     assert scores.shape == (6, 10)
     assert np.abs(scores - softmax(IMAGES)).max() > 0  # what JPEG loses is a part of the model
 
@@ -205,27 +205,27 @@ def test_files_hold_the_pixels(kind: Any, channels: int) -> None:
 def test_what_cannot_be_computed_is_refused_before_anything_is_sent(
     port: int, top: int, settings: dict[str, Any], words: str
 ) -> None:
-    oracle = HttpModel(pictures_at(port, top), files="png", top=top, classes=10)
+    model = HttpModel(pictures_at(port, top), files="png", top=top, classes=10)
     with pytest.raises(InputError, match=words):
-        attack(oracle, **settings)
-    assert oracle.traffic == Traffic()
+        attack(model, **settings)
+    assert model.traffic == Traffic()
 
 
 def test_a_model_that_tells_all_classes_may_be_attacked_in_any_way(port: int) -> None:
-    oracle = HttpModel(pictures_at(port, 10), files="png", top=10, classes=10)
-    there = attack(oracle, **TOP, targets="next", loss="margin")
+    model = HttpModel(pictures_at(port, 10), files="png", top=10, classes=10)
+    there = attack(model, **TOP, targets="next", loss="margin")
     assert there.outcomes == attack(softmax, **TOP, targets="next", loss="margin").outcomes
 
 
 def test_a_refusal_says_what_to_do_and_keeps_the_secret(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HEADERS, "X-Key: swordfish")
-    oracle = HttpModel(scores_at(port))
+    model = HttpModel(scores_at(port))
     with pytest.raises(ModelError, match=f"403.*{HEADERS}") as caught:
-        attack(oracle)
+        attack(model)
     assert "swordfish" not in str(caught.value)
     assert "***" in str(caught.value)
-    assert oracle.traffic.attempted <= 4  # what was under way; none of it again
-    assert "swordfish" not in repr(oracle)
+    assert model.traffic.attempted <= 4  # what was under way; none of it again
+    assert "swordfish" not in repr(model)
 
 
 def test_an_address_with_a_key_in_it_is_not_repeated(port: int) -> None:
@@ -242,11 +242,11 @@ def test_an_answer_that_the_function_does_not_understand_is_asked_for_a_few_time
         body = yield Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
         return json.loads(body)["predictions"]
 
-    oracle = HttpModel(classify, RequestPolicy(batch=None))
+    model = HttpModel(classify, RequestPolicy(batch=None))
     with pytest.raises(ModelError, match=r"5 invalid responses.*KeyError: 'predictions'") as caught:
-        attack(oracle)
+        attack(model)
     assert not isinstance(caught.value, OutageError)
-    assert oracle.traffic == Traffic(5 * len(IMAGES), 0)
+    assert model.traffic == Traffic(5 * len(IMAGES), 0)
 
 
 def plain(_: Any) -> Any:

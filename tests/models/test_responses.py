@@ -84,8 +84,8 @@ def test_a_model_with_a_fixed_number_of_rows_must_return_as_many() -> None:
     with http_server(cut) as port, pytest.raises(ModelError, match=r"here \(8, classes\); got \(6, 10\)"):
         as_model(f"http://127.0.0.1:{port}/v2/models/m")(IMAGES)
     with http_server(inference(scores_of, shape=(8, 3, 8, 8))) as port:
-        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m")
-        np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
+        model = as_model(f"http://127.0.0.1:{port}/v2/models/m")
+        np.testing.assert_allclose(model(IMAGES), linear(IMAGES), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_what_are_no_scores_is_refused(change: Any, words: str) -> None:
 
 def test_every_response_has_as_many_classes_as_the_first() -> None:
     with http_server(replying(lambda number, scores: scores[:, : 10 if number < 2 else 9])) as port:
-        oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
+        model = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
         with pytest.raises(ModelError, match=r"5 invalid responses.*must be of 10 classes.*got 9"):
-            oracle(IMAGES)
+            model(IMAGES)
     with http_server(replying(lambda number, scores: scores[:, : 9 if number == 2 else 10])) as port:
-        oracle = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
-        np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
+        model = HttpModel(classify_at(port), RequestPolicy(batch=2, in_flight=1))
+        np.testing.assert_allclose(model(IMAGES), linear(IMAGES), rtol=1e-5)
 
 
 def test_a_number_of_mappings_that_is_wrong_in_passing_changes_nothing() -> None:
@@ -180,15 +180,15 @@ def test_a_server_of_8_bits_is_never_shown_a_pixel_that_wrapped() -> None:
         return linear(np.asarray(images / 255, np.float32))
 
     with http_server(inference(infer, "UINT8")) as port:
-        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m")
+        model = as_model(f"http://127.0.0.1:{port}/v2/models/m")
         beyond = IMAGES.copy()
         beyond[0, 0, 0, 0] = -1 / 255
         with pytest.raises(ModelError, match=r"must lie between 0 and 1; got -0.0039"):
-            oracle(beyond)
+            model(beyond)
         assert shown == []
         rounded = np.array([np.nextafter(np.float32(1), np.float32(2)), -1e-7], np.float32)
         beyond[0, 0, 0, :2] = rounded
-        oracle(beyond)
+        model(beyond)
     assert shown[0][0, 0, 0, :2].tolist() == [255, 0]
     np.testing.assert_array_equal(shown[0][1:], np.rint(IMAGES[1:].astype(np.float64) * 255))
 
@@ -224,17 +224,17 @@ def in_a_fork(work: Callable[[], str]) -> str:
         os.close(reading)
 
 
-def scores_in_a_fork(oracle: Any) -> str:
-    return in_a_fork(lambda: str(np.allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-4)))
+def scores_in_a_fork(model: Any) -> str:
+    return in_a_fork(lambda: str(np.allclose(model(IMAGES), linear(IMAGES), rtol=1e-4)))
 
 
 def test_an_endpoint_works_in_a_fork() -> None:
     with http_server(replying(lambda _, scores: scores)) as port:
-        oracle = HttpModel(classify_at(port), RequestPolicy(batch=1, in_flight=3, patience=5))
-        oracle(IMAGES)
-        with oracle._lock:  # as another thread may
-            assert scores_in_a_fork(oracle) == "True"
-        np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
+        model = HttpModel(classify_at(port), RequestPolicy(batch=1, in_flight=3, patience=5))
+        model(IMAGES)
+        with model._lock:  # as another thread may
+            assert scores_in_a_fork(model) == "True"
+        np.testing.assert_allclose(model(IMAGES), linear(IMAGES), rtol=1e-5)
 
 
 def test_a_fork_opens_connections_of_its_own() -> None:
@@ -252,14 +252,14 @@ def test_a_fork_opens_connections_of_its_own() -> None:
         return json.loads((yield Request(f"http://127.0.0.1:{port}/", body, {"X-Process": str(os.getpid())})))
 
     with http_server(reply) as port:
-        oracle = HttpModel(classify, RequestPolicy(batch=None))
-        oracle(IMAGES)
-        (idle,) = oracle._transport._idle.values()
+        model = HttpModel(classify, RequestPolicy(batch=None))
+        model(IMAGES)
+        (idle,) = model._transport._idle.values()
         mine = [connection.sock.getsockname() for connection in idle]
         theirs = in_a_fork(
             lambda: (
-                str(oracle(IMAGES).shape)
-                + str([each.sock.getsockname() in mine for each in list(oracle._transport._idle.values())[-1]])
+                str(model(IMAGES).shape)
+                + str([each.sock.getsockname() in mine for each in list(model._transport._idle.values())[-1]])
             )
         )
     assert theirs == "(6, 10)[False]"
@@ -268,13 +268,13 @@ def test_a_fork_opens_connections_of_its_own() -> None:
 
 def test_a_server_over_http_works_in_a_fork_and_over_grpc_says_why_not() -> None:
     with http_server(inference(scores_of)) as port:
-        oracle = as_model(f"http://127.0.0.1:{port}/v2/models/m?batch=2&patience=5")
-        oracle(IMAGES)
-        assert scores_in_a_fork(oracle) == "True"
+        model = as_model(f"http://127.0.0.1:{port}/v2/models/m?batch=2&patience=5")
+        model(IMAGES)
+        assert scores_in_a_fork(model) == "True"
     with grpc_server(lambda images, *_: scores_of(images)) as port:
-        oracle = as_model(f"grpc://127.0.0.1:{port}/m?batch=2&patience=5")
-        np.testing.assert_allclose(oracle(IMAGES), linear(IMAGES), rtol=1e-5)
-        told = scores_in_a_fork(oracle)
+        model = as_model(f"grpc://127.0.0.1:{port}/m?batch=2&patience=5")
+        np.testing.assert_allclose(model(IMAGES), linear(IMAGES), rtol=1e-5)
+        told = scores_in_a_fork(model)
     assert told.startswith("ModelError: grpc://127.0.0.1")
     assert "open the model in this process" in told
 
@@ -288,10 +288,10 @@ def test_a_session_works_in_a_fork_or_says_why_not(threads: int, at_once: int) -
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     session = runtime.InferenceSession(str(zoo.path("robust")), options, providers=["CPUExecutionProvider"])
-    oracle = SessionModel(session, at_once)
+    model = SessionModel(session, at_once)
     images = zoo.images()[0][:24]
-    expected = oracle(images)
-    told = in_a_fork(lambda: str(np.array_equal(oracle(images), expected)))
+    expected = model(images)
+    told = in_a_fork(lambda: str(np.array_equal(model(images), expected)))
     if threads == 1:
         assert told == "True"
     else:

@@ -192,18 +192,18 @@ def test_a_secret_is_not_cut_before_it_is_hidden(status: int, before: int) -> No
         return status, b"x" * before + asked.headers["authorization"].encode()
 
     with http_server(reply) as port:
-        oracle = HttpModel(asking(port, {"Authorization": f"Bearer {LONG}"}), RequestPolicy(batch=None, patience=0.2))
+        model = HttpModel(asking(port, {"Authorization": f"Bearer {LONG}"}), RequestPolicy(batch=None, patience=0.2))
         with pytest.raises(ModelError) as caught:
-            oracle(IMAGES)
+            model(IMAGES)
     assert longest_shared(shown(caught.value), LONG) < 8
     assert len(str(caught.value)) < 800
 
 
 def test_a_key_in_an_address_is_hidden_when_the_server_repeats_it() -> None:
     with http_server(lambda asked: (400, f"cannot serve {asked.path}".encode())) as port:
-        oracle = HttpModel(asking(port, {}, "?api_key=sword%2Ffish-and-chips"))
+        model = HttpModel(asking(port, {}, "?api_key=sword%2Ffish-and-chips"))
         with pytest.raises(ModelError, match=r"cannot serve /\?api_key=\*\*\*") as caught:
-            oracle(IMAGES)
+            model(IMAGES)
     assert "fish" not in shown(caught.value)
 
 
@@ -235,13 +235,13 @@ def test_a_server_over_grpc_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> 
         context.abort(code[0], f"not {metadata['authorization'][:90]}")
 
     with grpc_server(infer) as port:
-        oracle = as_model(f"grpc://127.0.0.1:{port}/m?patience=0.2")
+        model = as_model(f"grpc://127.0.0.1:{port}/m?patience=0.2")
         with pytest.raises(ModelError, match=rf"PERMISSION_DENIED\. Set.*{HEADERS}.*not \*\*\*") as caught:
-            oracle(IMAGES)
+            model(IMAGES)
         assert longest_shared(shown(caught.value), LONG) < 8
         code[0] = grpc.StatusCode.UNAVAILABLE
         with pytest.raises(OutageError, match=r"UNAVAILABLE, not \*\*\*") as caught:
-            oracle(IMAGES)
+            model(IMAGES)
         assert longest_shared(shown(caught.value), LONG) < 8
 
 

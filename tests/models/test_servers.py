@@ -70,9 +70,9 @@ def attack(model: Any, **settings: Any) -> parsimon.Result:
 
 
 def opened(url: str) -> RemoteModel:
-    oracle = as_model(url)
-    assert isinstance(oracle, RemoteModel)
-    return oracle
+    model = as_model(url)
+    assert isinstance(model, RemoteModel)
+    return model
 
 
 def outcomes(folder: Path) -> dict[str, Any]:
@@ -89,15 +89,15 @@ def traffic(folder: Path) -> Traffic:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("model", ["robust", "robust-nhwc"])
+@pytest.mark.parametrize("name", ["robust", "robust-nhwc"])
 @pytest.mark.parametrize("settings", ["", "batch=7&in_flight=3"])
 def test_scores_are_those_of_the_model_in_process(
-    server: Server, protocol: str, model: str, settings: str, images: NDArray[np.float32]
+    server: Server, protocol: str, name: str, settings: str, images: NDArray[np.float32]
 ) -> None:
-    oracle = opened(server.url(protocol, model, settings=settings))
-    np.testing.assert_allclose(oracle(images), as_model("robust")(images), rtol=0, atol=1e-5)
-    assert getattr(oracle, "image_shape", None) == (3, 32, 32)
-    assert oracle.traffic == Traffic(len(images), len(images))
+    model = opened(server.url(protocol, name, settings=settings))
+    np.testing.assert_allclose(model(images), as_model("robust")(images), rtol=0, atol=1e-5)
+    assert getattr(model, "image_shape", None) == (3, 32, 32)
+    assert model.traffic == Traffic(len(images), len(images))
 
 
 def test_the_server_says_how_many_images_it_takes(server: Server, tmp_path: Path, images: NDArray[np.float32]) -> None:
@@ -156,16 +156,16 @@ def test_a_fault_in_every_fifth_request_changes_nothing_and_is_counted(
 ) -> None:
     options = ("--share", "0.2", "--faults", FAULTS[protocol], "--stall", str(STALL), "--seed", "3")
     with proxy(protocol, getattr(server, protocol), tmp_path, *options) as between:
-        oracle = opened(server.url(protocol, port=between.port, settings=f"timeout={TIMEOUT}{settings}"))
-        there = attack(oracle)
+        model = opened(server.url(protocol, port=between.port, settings=f"timeout={TIMEOUT}{settings}"))
+        there = attack(model)
         shown = between.shown
     assert there.outcomes == attack("robust").outcomes
     faults = [each["fault"] for each in shown if each["fault"]]
     assert len(shown) / 10 < len(faults) < len(shown) / 3
     assert len(set(faults)) > 3  # of those that could be drawn
     # The proxy has counted too: each image as often as it came, and those that it let be answered.
-    assert oracle.traffic.attempted == sum(each["rows"] for each in shown)
-    assert oracle.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
+    assert model.traffic.attempted == sum(each["rows"] for each in shown)
+    assert model.traffic.answered == sum(each["rows"] for each in shown if not each["fault"])
     assert there.traffic is not None
     assert there.traffic.answered == there.counters.rows + there.counters.padding
 
@@ -229,9 +229,9 @@ def test_requests_are_begun_no_faster_than_the_rate(
     server: Server, tmp_path: Path, protocol: str, images: NDArray[np.float32]
 ) -> None:
     with proxy(protocol, getattr(server, protocol), tmp_path) as between:
-        oracle = opened(server.url(protocol, port=between.port, settings="batch=4&in_flight=8&rate=20"))
+        model = opened(server.url(protocol, port=between.port, settings="batch=4&in_flight=8&rate=20"))
         began = time.monotonic()
-        oracle(images)
+        model(images)
         assert time.monotonic() - began >= 7 / 20
         assert len(between.shown) == 8
 

@@ -76,8 +76,8 @@ class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # 
         if y is not None:
             classes = self.estimator.nb_classes
             goals = _utils.check_and_transform_label_format(np.asarray(y), classes, return_one_hot=False).reshape(-1)
-        oracle, form = ArtModel(self.estimator), format_of(self.estimator)
-        found = self._recipe.run(oracle, form, x, goals, self.eps, targeted=self.targeted)
+        model, form = ArtModel(self.estimator), format_of(self.estimator)
+        found = self._recipe.run(model, form, x, goals, self.eps, targeted=self.targeted)
         self.result = found.result
         return found.images
 

@@ -50,7 +50,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
             raise InputError(f"a call takes a model, inputs, a criterion and epsilons; got {', '.join(unknown)}")
         images, restore = _tensors.astensor_(inputs)
         goals, targeted = _goals(criterion)
-        oracle, form = foolbox_model(model, like=images), format_of(model)
+        wrapped, form = foolbox_model(model, like=images), format_of(model)
         several = isinstance(epsilons, Iterable)
         self.results, adversarial, success = [], [], []
         for eps in epsilons if several else [epsilons]:
@@ -60,7 +60,7 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
                 adversarial.append(images)
                 success.append(_foolbox.attacks.base.get_criterion(criterion)(images, model(images)))
                 continue
-            found = self._recipe.run(oracle, form, images.numpy(), goals, eps, targeted=targeted)
+            found = self._recipe.run(wrapped, form, images.numpy(), goals, eps, targeted=targeted)
             adversarial.append(_tensors.from_numpy(images, found.images))
             success.append(_tensors.from_numpy(images, found.success))
             self.results.append(found.result)

@@ -58,11 +58,11 @@ class Recipe:
         attack, run = split_settings(kind, settings, _RUN_SETTINGS)
         return cls(attack, {"scores": None, **run})
 
-    def run(self, oracle: Model, form: ImageFormat, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
+    def run(self, model: Model, form: ImageFormat, images: Any, goals: Any, eps: float, *, targeted: bool) -> Found:
         """Attack a library's images.
 
         Args:
-            oracle: The model.
+            model: The model.
             form: How the library keeps the images.
             images: As it keeps them.
             goals: The true classes, or, if targeted, those to reach; None: away from what the model sees.
@@ -73,7 +73,7 @@ class Recipe:
         labels, targets = ("predicted" if targeted or goals is None else goals), (goals if targeted else None)
         try:
             result = api.attack(
-                oracle,
+                model,
                 form.from_framework(given),
                 labels,
                 eps / form.span,

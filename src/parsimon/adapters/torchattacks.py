@@ -57,12 +57,12 @@ class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defin
         device = inputs.device if self.device is None else self.device
         images = inputs.detach().to(device)
         goals = self.get_target_label(images, labels) if self.targeted else labels
-        oracle = TensorModel(self.get_logits, device, images.dtype)
+        model = TensorModel(self.get_logits, device, images.dtype)
         pixels = images.cpu().float().numpy()
         if pixels.min() >= -_ROUNDING and pixels.max() <= 1 + _ROUNDING:
             pixels = pixels.clip(0, 1)
         found = self._recipe.run(
-            oracle, ImageFormat(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted
+            model, ImageFormat(), pixels, np.asarray(goals.cpu()), self.eps, targeted=self.targeted
         )
         self._result = found.result
         return images.new_tensor(found.images)

@@ -87,12 +87,12 @@ def _manual_download(entries: Sequence[Entry]) -> str:
     return f"Put {files} into {_downloads()} by other means, such as\n{commands}\nThen run the command again."
 
 
-def _measure(entry: Entry, model: Path) -> dict[str, Any]:
+def _measure(entry: Entry, network: Path) -> dict[str, Any]:
     """Return the accuracy of the converted network on sample images; raise if it is below the card's."""
     promised = entry.card["accuracy"]
     data = open_data(promised["data"], open_preprocess(entry.card["preprocess"]))
-    oracle = as_model(model)
-    scores = [np.asarray(oracle(np.asarray(image)[None]))[0] for image in data.images]
+    model = as_model(network)
+    scores = [np.asarray(model(np.asarray(image)[None]))[0] for image in data.images]
     right = int((np.argmax(scores, axis=1) == data.labels).sum())
     if right < promised["at_least"]:
         raise ModelError(
