@@ -1,4 +1,4 @@
-"""How large the report of three attacks on 500 images is, and how long Chromium takes to open it.
+"""Measure the size of the report of three attacks on 500 images, and how long Chromium takes to open it.
 
 python benchmarks/page.py    (needs Chromium; on Debian: apt-get install chromium)
 """

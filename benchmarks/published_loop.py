@@ -1,8 +1,7 @@
-"""The plain loop: one image after another, one mini-batch after another, as the authors' published code goes about it.
+"""The plain loop of the authors' published code: one image after another, one mini-batch after another.
 
-It is the slow twin of `Parsimonious("published")`: written without generators, engine or canvas, every queried image
-drawn in full, at most 100 in a model call. The tests hold the two against each other, and benchmarks/loop.py times
-them.
+It is the slow twin of `Parsimonious("published")`, without generators, engine or canvas. It renders every queried image
+in full and sends at most 100 per model call. The tests compare the two, and benchmarks/loop.py times them.
 """
 
 from __future__ import annotations
