@@ -6,7 +6,7 @@
     x_adv = attack.generate(x, y)
 
 Images and the radius are in the classifier's `clip_values`, channels first or last as it says. An image that was not
-fooled comes back as it was given. Logits are told from probabilities by the scores of the first images.
+fooled comes back as it was given. The scores of the first images show whether they are logits or probabilities.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an attack is and needs, as plain values: for `parsimon attacks` and for scripts."""
+"""Describe an attack and its needs as plain values, for `parsimon attacks` and for scripts."""
 
 from __future__ import annotations
 

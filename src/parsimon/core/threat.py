@@ -1,4 +1,4 @@
-"""What the attacker may do and what counts as success: the L-infinity ball, the goal, the loss.
+"""The threat model: the L-infinity ball, the goal, and the loss that the attacker raises.
 
 Only this module knows signs: the attacker always raises the loss.
 """

@@ -1,4 +1,4 @@
-"""How the C library of this process hands out memory."""
+"""Settings of the C library's memory allocation in this process."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _list(numbers: Numbers) -> list[int]:
 
 
 class _Window:
-    """Where a kernel goes: its strides, and the pixels that are padded before and behind each side."""
+    """The positions of a kernel: its strides, dilations, and the padding before and behind each side."""
 
     def __init__(
         self,

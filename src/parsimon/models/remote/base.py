@@ -62,7 +62,7 @@ class MissingModelError(ModelError):
 
 @dataclass(frozen=True)
 class RequestPolicy:
-    """How a remote model is queried.
+    """Batches, rate, timeout and retries of the requests to a remote model.
 
     Attributes:
         batch: Images per request; None: all of a batch, or as many as the server allows.

@@ -52,7 +52,7 @@ _FINAL = {
 
 @dataclass(frozen=True)
 class ServerSettings(RequestPolicy):
-    """How a server is queried, and what its description of the model leaves open.
+    """The request policy for a server, and the details that its description of the model leaves open.
 
     Attributes:
         layout: `nchw` (channels first) or `nhwc`; by default as the shape of the input suggests.
