@@ -6,6 +6,7 @@ python benchmarks/workers.py --ray    Ray actors on a local cluster
 
 from __future__ import annotations
 
+import logging
 import statistics
 import sys
 import time
@@ -133,7 +134,7 @@ def main() -> None:
         from parsimon.runs.workers.cluster import Cluster
 
         began = time.perf_counter()
-        ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         print(f"a Ray cluster started in {time.perf_counter() - began:.1f} s")
         make = lambda count: Cluster("robust", count, "local")  # noqa: E731
     with make(1) as pool:

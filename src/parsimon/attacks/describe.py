@@ -26,7 +26,10 @@ def describe(name: str) -> dict[str, Any]:
         "needs": attack.needs,
         "norm": NORM,
         "paper": None if attack.paper is None else attack.paper._asdict(),
-        "presets": {preset: _typed_all(settings) for preset, settings in attack.presets.items()},
+        "presets": {
+            preset: {key: _typed(value) for key, value in settings.items()}
+            for preset, settings in attack.presets.items()
+        },
         "settings": _settings(attack),
     }
 
@@ -44,21 +47,13 @@ def _settings(attack: type[Attack]) -> list[dict[str, str]]:
     ]
 
 
-def _typed_all(settings: Any) -> dict[str, str]:
-    return {name: _typed(value) for name, value in settings.items()}
-
-
 def _typed(value: Any) -> str:
     """Return a value as it is typed on the command line."""
     if isinstance(value, tuple):
         return "x".join(map(str, value))
-    return (
-        f"{value:.6g}"
-        if isinstance(value, float)
-        else str(value).lower()
-        if value in (None, True, False)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _type_name(hint: Any) -> str:
