@@ -28,12 +28,12 @@ def place(bundled: Bundled, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_evaluation_is_drawn_against_radius_or_queries(place: Path) -> None:
     drawn = {}
-    for against in ("default", "radius", "queries"):
+    for against in ("default", "queries"):  # the default is the radius, if there are several
         out = ["--out", f"{against}.svg"]
         ran = run(place, "plot", "evaluation", *out, *(["--against", against] if against != "default" else []))
         assert (ran.returncode, ran.stdout) == (0, f"{against}.svg\n"), ran.stderr
         drawn[against] = (place / f"{against}.svg").read_bytes()
-    assert drawn["default"] == drawn["radius"] != drawn["queries"]
+    assert b"adius" in drawn["default"] != drawn["queries"]
 
 
 def test_a_run_has_no_radii_to_be_drawn_against(place: Path) -> None:

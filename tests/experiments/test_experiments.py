@@ -208,7 +208,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SCALE: dict[str, Any] = {"images": 3, "budget": 120, "batch_size": 8}
+SCALE: dict[str, Any] = {"images": 2, "budget": 60, "batch_size": 8}
 
 
 @pytest.mark.parametrize("name", exhibits())
@@ -217,9 +217,12 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
     monkeypatch.syspath_prepend(folder)
     shown = exhibit(name)
     size = "small" if shown.climbs else "large"
-    done = reproduce(shown, folder / "paper", {**SCALE, "model": "thirds:Thirds", "data": f"{size}.npz"})
+    budget = 120 if name == "figure3" else 60  # it shows adversarial images, so one must be found
+    done = reproduce(
+        shown, folder / "paper", {**SCALE, "budget": budget, "model": "thirds:Thirds", "data": f"{size}.npz"}
+    )
     assert done is not None
-    assert done.folder == folder / "paper" / f"{name}-3-images-120-queries"
+    assert done.folder == folder / "paper" / f"{name}-2-images-{budget}-queries"
     text = (done.folder / "table.md").read_text()
     for planned in shown.runs:
         assert planned.title in text
@@ -241,7 +244,11 @@ def test_every_exhibit_is_made_at_a_small_scale(folder: Path, name: str, monkeyp
 def test_ours_are_the_numbers_of_the_stored_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    done = reproduce(exhibit("table1"), folder / "one", {**SCALE, "model": "thirds:Thirds", "data": "large.npz"})
+    done = reproduce(
+        exhibit("table1"),
+        folder / "one",
+        {**SCALE, "images": 3, "budget": 120, "model": "thirds:Thirds", "data": "large.npz"},
+    )
     assert done is not None
     (stored,) = (folder / "one" / "runs").iterdir()
     comparison = runs.load(stored)

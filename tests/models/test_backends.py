@@ -80,7 +80,7 @@ def test_outcomes_are_those_of_the_plain_way(name: str, attack: Attack) -> None:
     images, labels = (array[:16] for array in zoo.images())
     module = hand_made(name)
     chosen, plain = (
-        parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100)
+        parsimon.attack(model, images, labels, 8 / 255, attack=attack, budget=100, batch_size=16)
         for model in (module, TorchModel(module, plain=True))
     )
     assert (chosen.clean.backend, plain.clean.backend) == (TURNED, PLAIN)

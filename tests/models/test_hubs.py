@@ -170,7 +170,7 @@ def test_a_run_on_pictures_writes_down_how_the_config_resizes_them(picture: Path
     runs.run(spec, tmp_path / "run")
     assert runs.config_of(tmp_path / "run").preprocess == "resize=40,crop=32,interpolation=bicubic"
     (tmp_path / "model").rename(tmp_path / "gone")  # a run is read without its model
-    result = runs.load(tmp_path / "run").results["Parsimonious"]
+    result = runs.load(tmp_path / "run").results["Thrift"]
     np.testing.assert_array_equal(result.images[0], image)
 
 

@@ -117,7 +117,7 @@ def test_ctrl_c_keeps_finished_images_and_names_the_others(tmp_path: Path, in_fl
         else:
             assert mine == undisturbed
     assert 0 < unfinished < len(whole["rows"])
-    assert f"Unfinished images, counted as not fooled so far: Parsimonious {unfinished}." in cut["text"]
+    assert f"Unfinished images, counted as not fooled so far: Thrift {unfinished}." in cut["text"]
     assert ">=" in cut["text"]
     assert "Unfinished" not in whole["text"]
 

@@ -85,9 +85,9 @@ def test_results_do_not_depend_on_what_is_in_flight(kind: str) -> None:
     model = as_model(zoo.path("robust") if kind == "onnx" else zoo.module("robust"))
     runs = [
         parsimon.attack(
-            model, images[:12], labels[:12], 16 / 255, budget=40, batch_size=8, in_flight=in_flight, progress=False
+            model, images[:8], labels[:8], 16 / 255, budget=25, batch_size=4, in_flight=in_flight, progress=False
         )
-        for in_flight in (1, 3, 8, 256)
+        for in_flight in (1, 3, 256)
     ]
     assert 0 < runs[0].summary.successes < len(runs[0].outcomes)
     for run in runs[1:]:
