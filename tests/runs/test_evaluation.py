@@ -270,6 +270,15 @@ def test_a_file_describes_an_evaluation_and_flags_replace_its_settings(folder: P
     shutil.rmtree(folder / "results")
 
 
+def test_workers_come_to_the_same_evaluation(folder: Path) -> None:
+    small = ("mine:first", "--data", "data.npz", "--images", "all", "--eps", "0.004,0.03", "--budget", "8,40")
+    alone = run(folder, "evaluate", *small, "--out", "alone", "--quiet")
+    together = run(folder, "evaluate", *small, "--out", "together", "--quiet", "--workers", "2")
+    assert (alone.returncode, together.returncode) == (0, 0), together.stderr
+    expected = described(runs.load_evaluation(folder / "alone"))
+    assert described(runs.load_evaluation(folder / "together")) == expected
+
+
 def test_watching_sees_every_model_and_radius(folder: Path) -> None:
     seen: set[str] = set()
 

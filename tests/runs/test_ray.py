@@ -6,10 +6,14 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from command import run
 from counted_run import Run, undisturbed
+from parsimon import runs
 from parsimon.runs.workers.driver import _AHEAD
 from ray_cluster import Cluster
 
@@ -39,6 +43,19 @@ def test_the_results_of_two_nodes_are_those_of_one_process(whole: Run, cluster: 
     other.go("--ray", cluster.address)
     other.assert_same(whole, again=Counter())
     assert len({process for process, _ in other.calls}) == 2
+
+
+def test_an_evaluation_on_the_cluster_is_that_of_one_process(cluster: Cluster, tmp_path: Path) -> None:
+    settings = ("robust", "--images", "12", "--eps", "4/255,16/255", "--budget", "30", "--quiet", "--json")
+    for name, where in (("alone", ()), ("on-ray", ("--ray", cluster.address))):
+        environment: Any = cluster.environment
+        ran = run(tmp_path, "evaluate", *settings, "--out", name, *where, **environment)
+        assert ran.returncode == 0, ran.stderr
+    alone, on_ray = (runs.load_evaluation(tmp_path / name) for name in ("alone", "on-ray"))
+    for one, other in zip(alone.evaluations["robust"], on_ray.evaluations["robust"], strict=True):
+        assert {name: result.outcomes for name, result in one.results.items()} == {
+            name: result.outcomes for name, result in other.results.items()
+        }
 
 
 def test_a_killed_worker_changes_nothing(whole: Run, cluster: Cluster, other: Run) -> None:
