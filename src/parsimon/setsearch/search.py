@@ -223,6 +223,12 @@ def remembering(search: SetSearch, cache: dict[int, float], words: Sequence[int]
                 for element in changed.nonzero()[0].tolist():
                     base_word ^= words[element]
             base = family.base
+        if len(flips) == 1:  # most asks are one new flip; this spares them the lists below
+            key = base_word ^ words[flips[0]]
+            if key not in cache:
+                reply = yield family
+                cache[key] = reply.item()
+                continue
         keys = [base_word ^ words[flip] for flip in flips] or [base_word]
         unknown = [position for position, key in enumerate(keys) if key not in cache]
         if len(unknown) == len(keys):  # the usual case
