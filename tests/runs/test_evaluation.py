@@ -49,13 +49,13 @@ def scores(seed: int, images: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def config(**settings: Any) -> EvaluationConfig:
-    given = {"models": ["mine:first", "mine:second"], "eps": RADII, "budget": BUDGETS, "attacks": ATTACKS, **settings}
+    given = {"models": ["sines:first", "sines:second"], "eps": RADII, "budget": BUDGETS, "attacks": ATTACKS, **settings}
     return EvaluationConfig.of({"data": "data.npz", "images": "all", **given})
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "mine.py").write_text(MODELS)
+    (tmp_path / "sines.py").write_text(MODELS)
     images = np.random.default_rng(2).random((12, 3, 8, 8), dtype=np.float32)
     labels = scores(0, images).argmax(axis=1)
     labels[3] = (labels[3] + 1) % 3
@@ -103,7 +103,7 @@ def test_every_radius_and_budget_agrees_with_brute_force(folder: Path) -> None:
             for evaluation, robust in zip(grid.evaluations[model], expected, strict=True):
                 np.testing.assert_array_equal(evaluation.robust_within(budget), robust)
                 assert evaluation.verdict(budget).value == robust.mean()
-    smallest, _, largest = grid.evaluations["mine:first"]
+    smallest, _, largest = grid.evaluations["sines:first"]
     assert 0 < largest.robust_accuracy < smallest.robust_accuracy  # or the test would compare little
 
 
@@ -113,18 +113,18 @@ def test_an_image_fooled_within_the_smallest_budget_is_not_attacked_again(folder
         for smaller, evaluation in pairwise(row):
             attacked = np.any([result.attacked for result in evaluation.results.values()], axis=0)
             np.testing.assert_array_equal(attacked, smaller.correct & ~smaller.settled)
-    assert grid.evaluations["mine:first"][1].settled.any()
+    assert grid.evaluations["sines:first"][1].settled.any()
 
 
 def test_python_and_a_stored_evaluation_agree(folder: Path) -> None:
     data = np.load(folder / "data.npz")
-    models = {f"mine:{name}": lambda x, seed=seed: scores(seed, x) for seed, name in enumerate(("first", "second"))}
+    models = {f"sines:{name}": lambda x, seed=seed: scores(seed, x) for seed, name in enumerate(("first", "second"))}
     radii = [float(eps) for eps in reversed(RADII)]  # in any order
     grid = parsimon.evaluate(models, data["images"], data["labels"], radii, attacks=ATTACKS, budget=[40, 8])
     assert described(grid) == described(runs.evaluate(config(), folder / "stored"))
-    assert grid["mine:second", 0.01] is grid.evaluations["mine:second"][1]
-    with pytest.raises(InputError, match=r"there is no evaluation of \('mine:third', 0.01\)"):
-        grid["mine:third", 0.01]
+    assert grid["sines:second", 0.01] is grid.evaluations["sines:second"][1]
+    with pytest.raises(InputError, match=r"there is no evaluation of \('sines:third', 0.01\)"):
+        grid["sines:third", 0.01]
 
 
 def test_an_interrupted_evaluation_is_a_bound_and_resumes_to_the_same_end(folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_an_interrupted_evaluation_is_a_bound_and_resumes_to_the_same_end(folder
     assert interrupted.unfinished
     assert described(runs.load_evaluation(folder / "cut")) == described(interrupted)
     assert "<= " in str(interrupted)
-    for evaluation, final in zip(interrupted.evaluations["mine:first"], whole.evaluations["mine:first"], strict=True):
+    for evaluation, final in zip(interrupted.evaluations["sines:first"], whole.evaluations["sines:first"], strict=True):
         verdict = evaluation.verdict()
         assert verdict.value >= final.robust_accuracy
         assert (verdict.kind == "at_most") == (evaluation.unfinished > 0) == (verdict.interval is None)
@@ -150,13 +150,13 @@ def test_an_interrupted_evaluation_is_a_bound_and_resumes_to_the_same_end(folder
 
 
 def test_a_radius_at_which_nothing_is_left_needs_no_run(folder: Path) -> None:
-    settings = config(models=["mine:first"], eps=["0.9", "0.95"], budget=[200], attacks=["square"])
+    settings = config(models=["sines:first"], eps=["0.9", "0.95"], budget=[200], attacks=["square"])
     grid = runs.evaluate(settings, folder / "stored")
-    first, second = grid.evaluations["mine:first"]
+    first, second = grid.evaluations["sines:first"]
     assert first.robust_accuracy == second.robust_accuracy == 0
     assert second.results == {}
     assert not grid.unfinished
-    assert not (folder / "stored" / "mine_first" / "eps-0.95").exists()
+    assert not (folder / "stored" / "sines_first" / "eps-0.95").exists()
     assert described(runs.load_evaluation(folder / "stored")) == described(grid)
     np.testing.assert_array_equal(second.adversarial, first.adversarial)
 
@@ -182,9 +182,9 @@ def test_white_box_accuracy_counts_every_attack(folder: Path) -> None:
 
 
 def test_images_of_the_data_count_whether_they_are_classified_correctly_or_not(folder: Path) -> None:
-    first = runs.evaluate(config(models=["mine:first"], images=5), folder / "first").any_evaluation
+    first = runs.evaluate(config(models=["sines:first"], images=5), folder / "first").any_evaluation
     np.testing.assert_array_equal(first.correct, [True, True, True, False, True])
-    sampled = runs.evaluate(config(models=["mine:first"], images=5, sample=1), folder / "sampled").any_evaluation
+    sampled = runs.evaluate(config(models=["sines:first"], images=5, sample=1), folder / "sampled").any_evaluation
     assert len(sampled.correct) == 5
     data = np.load(folder / "data.npz")["images"]
     rows = [
@@ -211,7 +211,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> Non
 
 
 def test_another_evaluation_in_the_same_folder_is_refused(folder: Path) -> None:
-    small = {"models": ["mine:first"], "eps": ["0.004"], "attacks": ["random"], "budget": [3]}
+    small = {"models": ["sines:first"], "eps": ["0.004"], "attacks": ["random"], "budget": [3]}
     runs.evaluate(config(**small), folder / "stored")
     with pytest.raises(InputError, match="holds an evaluation with other settings: eps differ"):
         runs.evaluate(config(**{**small, "eps": ["0.01"]}), folder / "stored")
@@ -236,28 +236,28 @@ def test_the_command_prints_the_verdict_first_and_json_for_scripts(folder: Path)
         "--images",
         "all",
     )
-    ran = run(folder, "evaluate", "mine:first", "mine:second", *settings, "--out", "results", "--quiet")
+    ran = run(folder, "evaluate", "sines:first", "sines:second", *settings, "--out", "results", "--quiet")
     assert ran.returncode == 0, ran.stderr
     grid = runs.load_evaluation(folder / "results")
-    first = grid.evaluations["mine:first"][-1]
-    assert ran.stdout.startswith(f"mine:first: robust accuracy {first.verdict()} at eps 2.55/255")
+    first = grid.evaluations["sines:first"][-1]
+    assert ran.stdout.startswith(f"sines:first: robust accuracy {first.verdict()} at eps 2.55/255")
     for name in ("report.html", "results.csv", "table.md", "table.tex"):
         assert (folder / "results" / name).exists()
     shown = json.loads(run(folder, "show", "results", "--json").stdout)
     assert shown["finished"]
     cell = shown["models"][1]["radii"][0]
-    expected = grid.evaluations["mine:second"][0]
+    expected = grid.evaluations["sines:second"][0]
     assert cell["robust_accuracy"]["value"] == expected.robust_accuracy
     assert [each["robust_accuracy"]["value"] for each in cell["within"]] == [
         expected.verdict(budget).value for budget in (8, 40)
     ]
     gated = run(folder, "show", "results", "--fail-under", str(first.robust_accuracy + 0.01))
     assert gated.returncode == 3
-    assert "mine:first at eps 2.55/255" in gated.stderr
+    assert "sines:first at eps 2.55/255" in gated.stderr
 
 
 def test_a_file_describes_an_evaluation_and_flags_replace_its_settings(folder: Path) -> None:
-    text = 'models = ["mine:first"]\ndata = "data.npz"\neps = ["0.004", 0.01]\nbudget = 30\nattacks = ["square"]\n'
+    text = 'models = ["sines:first"]\ndata = "data.npz"\neps = ["0.004", 0.01]\nbudget = 30\nattacks = ["square"]\n'
     (folder / "spec.toml").write_text(text)
     ran = run(
         folder, "evaluate", "spec.toml", "--budget", "5", "--images", "4", "--out", "results", "--json", "--quiet"
@@ -271,7 +271,7 @@ def test_a_file_describes_an_evaluation_and_flags_replace_its_settings(folder: P
 
 
 def test_workers_come_to_the_same_evaluation(folder: Path) -> None:
-    small = ("mine:first", "--data", "data.npz", "--images", "all", "--eps", "0.004,0.03", "--budget", "8,40")
+    small = ("sines:first", "--data", "data.npz", "--images", "all", "--eps", "0.004,0.03", "--budget", "8,40")
     alone = run(folder, "evaluate", *small, "--out", "alone", "--quiet")
     together = run(folder, "evaluate", *small, "--out", "together", "--quiet", "--workers", "2")
     assert (alone.returncode, together.returncode) == (0, 0), together.stderr

@@ -71,6 +71,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 def test_ctrl_c_between_two_attacks_leaves_the_second_unfinished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # of another test
 
     def interrupt(attack: str, images: int, step: Step) -> None:
         if attack == "Parsimonious" and step.counters.ended == images:
