@@ -116,7 +116,7 @@ def test_an_attack_comes_to_what_it_comes_to_in_process(server: Server, protocol
     assert here.traffic is None
     shown = there.counters.rows + there.counters.padding
     assert there.traffic == Traffic(shown, shown)
-    assert f"Images sent to the server: Parsimonious {shown:,} attempted, {shown:,} answered." in str(there)
+    assert f"Images sent to the server: Thrift {shown:,} attempted, {shown:,} answered." in str(there)
 
 
 def test_without_filling_only_what_is_asked_is_sent(server: Server) -> None:
@@ -347,7 +347,7 @@ def test_an_outage_pauses_the_run_and_resume_goes_on(
     clean = shown - (after.answered - before.answered)  # seen again before the run goes on, and no query
     assert clean >= COUNT
     assert after.attempted - before.attempted == after.answered - before.answered
-    assert f"Parsimonious {after.attempted:,} attempted, {after.answered:,} answered." in resumed.stdout
+    assert f"Thrift {after.attempted:,} attempted, {after.answered:,} answered." in resumed.stdout
 
 
 def test_a_restart_in_the_middle_is_waited_for(
