@@ -174,7 +174,7 @@ def finish(grid: EvaluationGrid, folder: Path, output: Output) -> NoReturn:
 
 
 def shown(grid: EvaluationGrid, folder: Path) -> Shown:
-    """Return what is shown of an evaluation. The table of one model at one radius lists the attacks."""
+    """Return the output about an evaluation. The table of one model at one radius lists the attacks."""
     alone = len(grid.models) == len(grid.radii) == 1
     return Shown(
         folder,

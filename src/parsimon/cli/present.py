@@ -56,7 +56,7 @@ GATE = click.option(
 
 @dataclass(frozen=True)
 class Output:
-    """How results are printed, and what they must pass.
+    """The output options of a command: the format, and the gates.
 
     Attributes:
         form: Format of the tables.
@@ -97,7 +97,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command shows of a run or an evaluation.
+    """The content of a command's output about a run or an evaluation.
 
     Attributes:
         folder: Where it is stored.

@@ -1,4 +1,4 @@
-"""What commands show of a run, and the files that they write beside it."""
+"""The output of commands about a run, and the result files beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parsimon.results.table import write_tables
 
 
 def shown(comparison: Comparison, folder: Path) -> Shown:
-    """Return what is shown of a run."""
+    """Return the output about a run."""
     return Shown(
         folder,
         [Headline(headline(comparison), advice(comparison), comparison.warnings)],

@@ -1,1 +1,1 @@
-"""What people see of results: figures, pictures, the HTML report and exports."""
+"""Results for people: figures, pictures, the HTML report and exports."""

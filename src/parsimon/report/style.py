@@ -73,7 +73,7 @@ _WITHOUT_DATES: Mapping[str, dict[str, str | None]] = {
 
 
 class Mark(NamedTuple):
-    """How one attack is drawn, in every figure."""
+    """The look of one attack, the same in every figure."""
 
     colour: str
     dashes: tuple[int, tuple[float, ...]]

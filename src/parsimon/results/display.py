@@ -1,4 +1,4 @@
-"""How results show themselves: one line as a repr, a headline with tables in a notebook, rows in pandas."""
+"""Display of results: one line as a repr, a headline with tables in a notebook, rows in pandas."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from parsimon.results.warnings import warnings_of
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Displayed):
-    """What several attacks leave of a model's accuracy at one radius, each within its budget.
+    """The accuracy of a model at one radius under several attacks, each within its budget.
 
     Arrays have one entry per image, in the given order. After an interruption, unfinished images count as robust;
     `unfinished` is their number.
@@ -71,12 +71,12 @@ class Evaluation(Displayed):
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether the model classifies the clean image correctly."""
+        """The images that the model classifies correctly without an attack, as a mask."""
         return self.clean.correct
 
     @cached_property
     def fooled_after(self) -> NDArray[np.float64]:
-        """Queries of the attack that fooled the image first in fewest queries; infinite for a robust image."""
+        """The fewest queries in which an attack fooled each image; infinite for a robust image."""
         found = np.full(len(self.correct), np.inf) if self.smaller is None else self.smaller.fooled_after.copy()
         for result in self.black_box.values():
             for outcome in result.outcomes:
@@ -85,7 +85,7 @@ class Evaluation(Displayed):
         return found
 
     def robust_within(self, budget: float) -> NDArray[np.bool_]:
-        """Whether the clean image is correct and no black-box attack fools the model within so many queries.
+        """Return which images are correct and robust to every black-box attack within the given queries.
 
         Each attack was run with the largest budget, on which the schedule of some depends. At each of `budgets` this is
         what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
@@ -95,7 +95,7 @@ class Evaluation(Displayed):
 
     @property
     def robust(self) -> NDArray[np.bool_]:
-        """Whether the clean image is classified correctly and no black-box attack fools the model."""
+        """The images that are classified correctly and that no black-box attack fools, as a mask."""
         return self.robust_within(self.budget)
 
     @property
@@ -141,7 +141,7 @@ class Evaluation(Displayed):
 
     @property
     def settled(self) -> NDArray[np.bool_]:
-        """Whether the image was fooled within the smallest budget, so that no larger radius attacks it again."""
+        """The images fooled within the smallest budget, as a mask. Larger radii do not attack them again."""
         return self.fooled_after <= self.budgets[0]
 
     @property

@@ -201,7 +201,7 @@ class Curve:
 
     Attributes:
         queries: Ascending.
-        fooled: Number of images fooled within so many queries. Beyond `known` they can become more.
+        fooled: Number of images fooled within each of `queries`. Beyond `known` it is a lower bound.
         images: Number of attacked images.
         budget: Queries allowed per image.
         known: Number of queries up to which every image's status is known: the budget, or the least queries that an

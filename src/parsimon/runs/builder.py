@@ -26,7 +26,7 @@ def threat_for(
 
 @dataclass(frozen=True)
 class ResultBuilder:
-    """What all results of a run share.
+    """The parts that all results of a run share.
 
     Attributes:
         labels: The true class of every image.
@@ -59,5 +59,5 @@ def all_outcomes(
 
 
 def images_left(outcomes: Sequence[Outcome], within: int) -> list[int]:
-    """Return the images that an attack did not fool within so many queries: those that the next attack gets."""
+    """Return the images that an attack did not fool within the given queries. The next attack gets them."""
     return [outcome.index for outcome in outcomes if not (outcome.success and outcome.queries <= within)]

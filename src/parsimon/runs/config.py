@@ -97,7 +97,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionOptions(Checked, frozen=True, kw_only=True):
-    """How a run is executed; none of it affects results.
+    """Execution options; none of them affects results.
 
     Attributes:
         in_flight: Images attacked at once; it sets the memory used. None: 256 or more.

@@ -167,7 +167,7 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the clean images say: which of them to attack, and what the goal is for each."""
+    """The predictions on clean images, the images to attack, and the goal for each."""
 
     clean: CleanPredictions
     labels: NDArray[np.intp]

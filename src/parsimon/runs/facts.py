@@ -1,4 +1,4 @@
-"""What a run was made on, as typed facts: recorded when it begins, compared when it is resumed, read back later."""
+"""Typed facts about the inputs of a run: recorded at its start, compared when it is resumed, and read back later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live page shows of a run: its progress, its curves, and a card for each finished image."""
+"""The content of the live page: progress, curves, and a card for each finished image."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class WorkerPool(Protocol):
 
 @dataclass
 class _WorkerState:
-    """What the driver knows about a worker."""
+    """The driver's record of a worker."""
 
     images: dict[int, int] = field(default_factory=dict)  # the images that it attacks, with their task numbers
     pending: int = 0  # requests without a report
