@@ -45,6 +45,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
     return {
         "run": str(folder),
         "finished": not comparison.unfinished,
+        "targeted": first.threat.targeted,
         "images": len(first.labels),
         "correct": int(first.clean.correct.sum()),
         "attacked": len(first.outcomes),

@@ -12,10 +12,12 @@ from parsimon.results.tables import radius_text
 from parsimon.results.verdict import Verdict
 
 
-def headline(verdict: Verdict, about: str, name: str = "") -> Data:
+def headline(verdict: Verdict, about: str, name: str = "", *, targeted: bool = False) -> Data:
     """Return a robust accuracy as the page shows it, with a line on what it is about."""
+    what = "Accuracy under targeted attack" if targeted else "Robust accuracy"
     interval = None if verdict.interval is None else "{:.1f} to {:.1f}".format(*(100 * end for end in verdict.interval))
-    return {"name": name, "value": _value(verdict), "interval": interval, "kind": _kind(verdict), "about": about}
+    shown = {"name": name, "what": what, "value": _value(verdict), "interval": interval}
+    return {**shown, "kind": _kind(verdict), "about": about}
 
 
 def _value(verdict: Verdict) -> str:
@@ -46,8 +48,9 @@ def run_top(comparison: Comparison) -> Data:
 
 
 def run_headline(comparison: Comparison) -> Data:
-    """Return the robust accuracy of a run; of a targeted run, the share of images that stay away from their target."""
-    shown = headline(comparison.verdict, about_attacks(comparison, comparison.results))
+    """Return the robust accuracy of a run, or its accuracy under targeted attack."""
+    about, targeted = about_attacks(comparison, comparison.results), comparison.first.threat.targeted
+    shown = headline(comparison.verdict, about, targeted=targeted)
     hint = advice(comparison)
     return {**shown, "kind": f"{shown['kind']} {hint}." if hint else shown["kind"]}
 
@@ -55,7 +58,7 @@ def run_headline(comparison: Comparison) -> Data:
 def about_attacks(comparison: Comparison, counted: Iterable[str]) -> str:
     """Return what the robust accuracy of a run is about; `counted` are the attacks that it rests on."""
     first = comparison.first
-    stay = "do not reach their target" if first.threat.targeted else "stay correctly classified"
+    stay = "are correct and do not reach their target" if first.threat.targeted else "stay correctly classified"
     attacks, radius = ", ".join(counted), radius_text(first.threat.eps)
     return (
         f"of images {stay} at radius {radius} under {attacks}, with at most {first.budget:,} queries per image and "

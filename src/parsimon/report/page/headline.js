@@ -11,9 +11,9 @@ function showHeadlines(place, { banner, headlines, warnings }) {
   box.querySelector("ul").replaceChildren(...warnings.map((warning) => element("li", {}, warning)));
 }
 
-function headlineOf({ name, value, interval, kind, about }) {
+function headlineOf({ name, what, value, interval, kind, about }) {
   const figure = element("p", { className: "figure" }, element("strong", { className: "number" }, value));
   if (interval) figure.append(" ", element("span", { className: "interval" }, interval));
-  const title = element("p", { className: "what" }, name ? `${name}: robust accuracy` : "Robust accuracy");
+  const title = element("p", { className: "what" }, name ? `${name}: ${what.toLowerCase()}` : what);
   return element("li", { className: "headline" }, title, figure, element("p", { className: "kind" }, kind), element("p", { className: "about" }, about));
 }
