@@ -125,7 +125,7 @@ def test_a_batch_holds_the_requested_points_and_stays_as_it_is(
             stop = int(rng.integers(start + 1, points.size + 1))
             parts.append(Part(slot, points, start, stop))
             expected += [render(searchers[slot].image, threat, points.point(n)) for n in range(start, stop)]
-        images, outside, out_of_range = canvas.draw(parts)
+        images, outside, out_of_range, _ = canvas.draw(parts)
         assert np.array_equal(images, np.stack(expected))
         slots = [slot for slot, _, start, stop in parts for _ in range(start, stop)]
         bounds = [threat.bounds(searchers[slot].image) for slot in slots]

@@ -6,6 +6,7 @@ rendered, copies it into the batch, and repaints only the pixels that differ.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ class RenderedBatch(NamedTuple):
     images: Any
     outside: NDArray[np.bool_] | None  # per point, whether it lies outside its ball; None: none does
     out_of_range: NDArray[np.bool_] | None  # per point, whether a pixel lies outside [0, 1]; None: none does
+    distance: NDArray[np.float64] | None = None  # per point, to its clean image; None unless the loss needs it
 
 
 class Base(NamedTuple):
@@ -64,6 +66,13 @@ def render_corner(grid: Grid, members: Mask, low: Image, high: Image) -> Image:
 def as_input(pixels: Image, threat: Threat) -> Image:
     """Return images as the model receives them: rounded in 8-bit mode."""
     return to_eight_bit(pixels) if threat.eight_bit else pixels
+
+
+def settle_distance(distance: NDArray[Any], outside: NDArray[np.bool_] | None, threat: Threat) -> NDArray[np.float64]:
+    """Return the distances such that a point lies in the ball exactly if its distance is at most eps."""
+    exact = np.asarray(distance, np.float64)
+    within = np.minimum(exact, threat.eps)
+    return within if outside is None else np.where(outside, np.maximum(exact, math.nextafter(threat.eps, 1)), within)
 
 
 def pad_batch(images: Any, size: int, namespace: Any) -> Any:
@@ -113,9 +122,12 @@ class Canvas:
         self._bounds = self._xp.empty((2, slots, self._pixels), **kwargs)  # the lowest and the highest images
         self._rendered = self._xp.empty((slots, self._pixels), **kwargs)
         self._bases: list[Base | None] = [None] * slots  # what is rendered
+        self._clean = self._xp.empty((slots, self._pixels), **kwargs) if threat.loss == "label" else None
 
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
+        if self._clean is not None:
+            self._clean[slot, :] = self._asarray(np.ascontiguousarray(image).reshape(-1))
         for side, bound in enumerate(self._threat.bounds(image)):
             self._bounds[side, slot, :] = self._asarray(bound.reshape(-1))
         self._bases[slot] = None
@@ -156,8 +168,14 @@ class Canvas:
             self._paint(batch, flips)
             for rows, pixels in made:
                 batch[self._asarray(np.array(rows))] = pixels
-        beyond = self._beyond(batch, slots) if images else (None, None)
-        return RenderedBatch(self._xp.reshape(batch, (len(slots), *self._shape)), *beyond)
+        outside, out_of_range = self._beyond(batch, slots) if images else (None, None)
+        distance = None if self._clean is None else settle_distance(self._distance(batch, slots), outside, self._threat)
+        return RenderedBatch(self._xp.reshape(batch, (len(slots), *self._shape)), outside, out_of_range, distance)
+
+    def _distance(self, batch: Any, slots: list[int]) -> NDArray[Any]:
+        """Return the L-infinity distance of each image to its clean one."""
+        clean = self._xp.take(self._clean, self._asarray(np.array(slots)), axis=0)
+        return np.asarray(to_device(self._xp.max(self._xp.abs(batch - clean), axis=1), "cpu"))
 
     def _corners(self, slots: list[int], grid: Grid, bases: list[Mask]) -> Any:
         """Render whole corners.

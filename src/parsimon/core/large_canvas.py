@@ -11,7 +11,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.canvas import Base, Part, RenderedBatch, as_input, check_points, differing_blocks, render_corner
+from parsimon.core.canvas import (
+    Base,
+    Part,
+    RenderedBatch,
+    as_input,
+    check_points,
+    differing_blocks,
+    render_corner,
+    settle_distance,
+)
 from parsimon.core.grid import Grid
 from parsimon.core.model import Model
 from parsimon.core.threat import Threat
@@ -26,12 +35,15 @@ class LargeCanvas:
         self._shape, self._threat = shape, threat
         self._low, self._high, self._rendered = (np.empty((slots, *shape), np.float32) for _ in range(3))
         self._bases: list[Base | None] = [None] * slots  # what is rendered
+        self._clean = np.empty((slots, *shape), np.float32) if threat.loss == "label" else None
         self._asarray = partial(model.namespace.asarray, device=model.device)
 
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
         if image.shape != self._shape:
             raise InputError(f"all images must have one shape; got one of {image.shape} beside one of {self._shape}")
+        if self._clean is not None:
+            self._clean[slot] = image
         self._low[slot], self._high[slot] = self._threat.bounds(image)
         self._bases[slot] = None
 
@@ -40,6 +52,7 @@ class LargeCanvas:
         count = sum(part.stop - part.start for part in parts)
         batch = np.empty((count, *self._shape), np.float32)
         outside, out_of_range = (np.zeros(count, np.bool_) for _ in range(2))
+        distance = np.zeros(count)
         row = 0
         for slot, points, start, stop in parts:
             check_points(points, self._shape)
@@ -54,8 +67,11 @@ class LargeCanvas:
                 batch[rows] = self._rendered[slot]
                 for image, block in zip(batch[rows], points.flips[start:stop], strict=False):
                     self._paint(image, slot, points.grid, block, high=not points.base[block])
+            if self._clean is not None:
+                distance[rows] = np.abs(batch[rows] - self._clean[slot]).max(axis=(1, 2, 3))
             row = rows.stop
-        return RenderedBatch(self._asarray(batch), _if_any(outside), _if_any(out_of_range))
+        settled = None if self._clean is None else settle_distance(distance, outside, self._threat)
+        return RenderedBatch(self._asarray(batch), _if_any(outside), _if_any(out_of_range), settled)
 
     def _move_base(self, slot: int, points: Corners) -> None:
         """Render another base in a slot: the windows that differ, or all of it."""

@@ -5,8 +5,10 @@ Only this module counts queries. It never calls the model, so all of its work ca
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,21 @@ from numpy.typing import NDArray
 from parsimon.core.canvas import Canvas, Part, RenderedBatch
 from parsimon.core.large_canvas import LargeCanvas
 from parsimon.core.threat import Threat
-from parsimon.core.types import Ask, Ended, JournalEntry, Outcome, Point, Reply, Search, Task, next_ask
+from parsimon.core.types import (
+    Ask,
+    Corners,
+    Ended,
+    Images,
+    JournalEntry,
+    Outcome,
+    Point,
+    Radii,
+    Reply,
+    Search,
+    Task,
+    next_ask,
+    radii_of,
+)
 from parsimon.errors import InputError, ModelError
 
 
@@ -24,10 +40,12 @@ class ActiveImage:
 
     __slots__ = (
         *("allowed", "ask", "entries", "first_loss", "goal", "gradients", "index", "moved", "out_of_range", "outside"),
-        *("queries", "search", "sent", "slot", "uncharged"),
+        *("closest", "queries", "search", "sent", "slot", "uncharged"),
     )
 
-    def __init__(self, task: Task, slot: int, search: Search) -> None:
+    def __init__(self, task: Task, slot: int, search: Search, closest: Closest | None = None) -> None:
+        """`closest` keeps the closest adversarial point of a label-only attack."""
+        self.closest = closest
         self.index, self.goal, self.slot, self.search = task.index, task.goal, slot, search
         self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
         self.first_loss: float | None = None
@@ -53,7 +71,9 @@ class ActiveImage:
         """Count the points of an entry and return how many are charged."""
         points = len(entry.loss)
         charged = points - entry.uncharged
-        if not self.moved:
+        if self.closest is not None:
+            self.closest.update(entry, self.ask.points, self.sent - points, self.queries)
+        elif not self.moved:
             self.first_loss = entry.loss[0] if self.first_loss is None else self.first_loss
             self.moved = bool((entry.loss != self.first_loss).any())
         self.outside += entry.outside
@@ -77,8 +97,52 @@ class ActiveImage:
     ) -> Outcome:
         counts = self.uncharged, self.outside, self.gradients
         success = predicted, point, confidence
+        if self.closest is not None:
+            return self.closest.complete(
+                Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range)
+            )
         flat = ended != "success" and not self.moved and self.queries + self.uncharged > 1
         return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range, flat)
+
+
+class Closest:
+    """The closest adversarial point of a label-only attack so far.
+
+    With `until_budget`, an attack does not end at its success. Then this holds the success: its query, and the closest
+    point inside the ball.
+    """
+
+    __slots__ = ("_loss", "_point", "_predicted", "_radii", "_success", "_threat")
+
+    def __init__(self, threat: Threat) -> None:
+        self._threat = threat
+        self._radii: Radii = ()
+        self._loss = -math.inf
+        self._success: int | None = None  # number of the first query that succeeded
+        self._point: Point | None = None
+        self._predicted: int | None = None
+
+    def update(self, entry: JournalEntry, points: Corners | Images, first: int, queries: int) -> None:
+        """Note the losses of points `first` and following of an ask, asked after this many queries."""
+        found = radii_of(entry.loss.tolist(), self._loss, queries)
+        if not found:
+            return
+        self._radii += found
+        self._loss = -found[-1][1]
+        if not self._threat.until_budget or self._loss < -self._threat.eps:
+            return
+        if self._success is None:
+            self._success = next(number for number, radius in found if radius <= self._threat.eps)
+        self._point = points.point(first + found[-1][0] - queries - 1)
+        self._predicted = entry.predicted
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the radii, and with the success that the attack did not end at."""
+        outcome = replace(outcome, radii=self._radii)
+        if self._success is None or outcome.ended == "interrupted":
+            return outcome
+        found = replace(outcome, success=True, predicted=self._predicted, point=self._point)
+        return replace(found, queries=self._success, extra=outcome.queries - self._success)
 
 
 class Batch(NamedTuple):
@@ -123,6 +187,7 @@ class Scheduler:
         enough: int,
     ) -> None:
         """`search` begins the attack on an image; `enough` points make a batch while the model computes another."""
+        self._label_only = threat.loss == "label"
         self._canvas, self._search, self._threat = canvas, search, threat
         self._budget, self._batch_size, self._enough = budget, batch_size, enough
         self._free = list(range(slots))
@@ -151,7 +216,8 @@ class Scheduler:
     def _start(self, task: Task) -> None:
         slot = self._free.pop()
         self._canvas.load(slot, task.image)
-        self._active[slot] = active = ActiveImage(task, slot, self._search(task))
+        closest = Closest(self._threat) if self._label_only else None
+        self._active[slot] = active = ActiveImage(task, slot, self._search(task), closest)
         ended = active.advance(None, self._budget)
         if ended is None and task.journal is not None:
             ended = self._replay(active, task.journal)
@@ -167,7 +233,8 @@ class Scheduler:
             of_these = None
             if active.ask.gradient and gradient is not None:
                 of_these, gradient = gradient[:points], gradient[points:]
-            entry = JournalEntry(active.index, loss[:points], of_these, 0, 0 if active.ask.charged else points)
+            uncharged = 0 if active.ask.charged else points
+            entry = JournalEntry(active.index, loss[:points], of_these, 0, uncharged, predicted=journal.predicted)
             loss = loss[points:]
             self._queries += active.count(entry)
             ended = active.receive(entry, self._budget)
@@ -207,13 +274,15 @@ class Scheduler:
             first = None
             while hits and hits[0] < end:
                 hit = hits.popleft()
-                if first is None and losses[hit] >= active.ask.eligible_from:
+                if first is None and not self._threat.until_budget and losses[hit] >= active.ask.eligible_from:
                     first = hit
             rows = slice(row, end if first is None else first + 1)
             gradient = gradients[rows] if gradients is not None and active.ask.gradient else None
             uncharged = 0 if active.ask.charged else rows.stop - row
             outside, out_of_range = _count(batch.rendered.outside, rows), _count(batch.rendered.out_of_range, rows)
             entry = JournalEntry(active.index, losses[rows], gradient, outside, uncharged, out_of_range)
+            if self._label_only:
+                entry = entry._replace(predicted=int(predicted[rows][losses[rows].argmax()]))
             self._queries += active.count(entry)
             if first is None:
                 ended = active.receive(entry, self._budget)
@@ -222,8 +291,9 @@ class Scheduler:
                     self._entries.append(entry)
             else:
                 point = active.ask.points.point(part.start + first - row)
-                (confidence,) = self._threat.confidence(scores[first : first + 1])
-                self._finish(active, active.outcome("success", int(predicted[first]), point, float(confidence)))
+                found = self._threat.confidence(scores[first : first + 1])
+                confidence = None if found is None else float(found[0])
+                self._finish(active, active.outcome("success", int(predicted[first]), point, confidence))
             row = end
 
     def _judge(
@@ -239,6 +309,8 @@ class Scheduler:
                 f"the model returned infinite or NaN scores for a point near image {image}; "
                 "a classifier must return numbers"
             )
+        if batch.rendered.distance is not None:
+            losses -= batch.rendered.distance
         if batch.rendered.outside is not None:
             wins &= ~batch.rendered.outside
         return losses, wins, predicted

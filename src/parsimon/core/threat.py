@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from parsimon.errors import InputError, check_choice, check_flag, quote
 
 Loss = Literal["cross-entropy", "margin"]
-Scores = Literal["logits", "probabilities"]
+Objective = Literal["cross-entropy", "margin", "label"]
+Scores = Literal["logits", "probabilities", "labels"]  # labels: class numbers in one column, or one-hot rows
 Rounding = Literal["inward", "nearest"]
 Targets = Literal["next", "random"]  # which class a targeted attack must reach
 
@@ -32,27 +33,31 @@ class Threat:
         eps: The radius, for images in [0, 1].
         targeted: Whether the goal is to reach a class instead of leaving the true one.
         loss: `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the best
-            other class, in logits.
+            other class, in logits; `label` for attacks that see the predicted class alone: minus the distance of an
+            adversarial image to the clean one, and -inf for any other image.
         scores: What the model returns.
         eight_bit: Whether all model inputs have pixels k / 255.
         rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than
             `eps`. `nearest`: to the nearest float, as in published attacks; a pixel may differ by up to 6e-8 more.
+        until_budget: Whether a label-only attack continues after its success, to find a closer adversarial image.
     """
 
     eps: float
     targeted: bool = False
-    loss: Loss = "cross-entropy"
+    loss: Objective = "cross-entropy"
     scores: Scores = "logits"
     eight_bit: bool = False
     rounding: Rounding = "inward"
+    until_budget: bool = False
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
         object.__setattr__(self, "eps", float(self.eps))  # from a fraction or another float type
-        check_choice("loss", self.loss, get_args(Loss))
+        check_choice("loss", self.loss, get_args(Objective))
         check_choice("scores", self.scores, get_args(Scores))
         check_choice("rounding", self.rounding, get_args(Rounding))
         check_flag("eight_bit", self.eight_bit)
+        check_flag("until_budget", self.until_budget)
         if self.eight_bit and self.eight_bit_steps == 0:
             raise InputError(
                 f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}",
@@ -82,10 +87,16 @@ class Threat:
     def judge(
         self, scores: NDArray[Any], goals: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        """Return, per row, the loss, whether it is a success, and the predicted class."""
+        """Return, per row, the loss, whether it is a success, and the predicted class.
+
+        Scores do not tell the distance that the loss `label` needs: it is 0 here for every adversarial image.
+        """
+        predicted = predicted_classes(scores)
+        if self.loss == "label":
+            adversarial = (predicted == goals) == self.targeted
+            return np.where(adversarial, 0.0, -np.inf), adversarial, predicted
         rows = np.arange(len(scores))
         logits = self._logits(scores)
-        predicted = np.asarray(scores).argmax(axis=1)  # as they came: a logarithm may make two of them equal
         at_goal = logits[rows, goals]
         if self.loss == "margin":
             away = _without(logits, goals).max(axis=1) - at_goal
@@ -96,8 +107,13 @@ class Threat:
             return -away, predicted == goals, predicted
         return away, predicted != goals, predicted
 
-    def confidence(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """Return, per row, the probability of the predicted class, to the 6 decimals that single precision holds."""
+    def confidence(self, scores: NDArray[Any]) -> NDArray[np.float64] | None:
+        """Return, per row, the probability of the predicted class, to the 6 decimals that single precision holds.
+
+        Labels have none.
+        """
+        if self.scores == "labels":
+            return None
         if self.scores == "probabilities":
             highest = np.asarray(scores, np.float64).max(axis=1)
         else:
@@ -126,6 +142,12 @@ class Threat:
     def _logits(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         numbers = np.asarray(scores, np.float64)
         return np.log(np.maximum(numbers, _TINY)) if self.scores == "probabilities" else numbers
+
+
+def predicted_classes(scores: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the predicted class of each row: that of the highest score, or the class number in a single column."""
+    numbers = np.asarray(scores)  # as they came: a logarithm may make two of them equal
+    return numbers[:, 0].astype(np.intp) if numbers.shape[1] == 1 else numbers.argmax(axis=1)
 
 
 def check_radius(eps: Any, typed: object = None) -> None:

@@ -14,13 +14,17 @@ Some published attacks make evaluations that this rule does not cover. They are 
 - `outside`: evaluations of images outside the ball, such as probes. They never succeed.
 - `out_of_range`: those of them with a pixel below 0 or above 1. There are none in 8-bit mode.
 - `gradients`: evaluations that also returned the gradient, for white-box attacks only.
+
+A label-only attack sees the predicted class alone, and looks for an adversarial image close to the clean one. It may
+ask outside the ball. The *radius* of an image is the distance of the closest adversarial image found. With
+`until_budget` such an attack continues after its success: `queries` still counts to the success, and `extra` the rest.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -124,7 +128,10 @@ class Ask(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The losses of the points of an ask, in its order. A larger loss is always better for the attacker."""
+    """The losses of the points of an ask, in its order. A larger loss is always better for the attacker.
+
+    A label-only attack receives minus the distance of an adversarial point to the clean image, and -inf for any other.
+    """
 
     loss: NDArray[np.float64]
     gradient: NDArray[np.float32] | None = None  # with respect to each image, if the ask wanted it
@@ -231,6 +238,7 @@ class JournalEntry(NamedTuple):
     outside: int  # number of points outside the ball
     uncharged: int  # number of points without charge
     out_of_range: int = 0  # number of points with a pixel outside [0, 1]
+    predicted: int | None = None  # the class at the point of the highest loss, for label-only attacks
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,8 @@ class Task:
     goal: int
     journal: JournalEntry | None = None
 
+
+Radii = tuple[tuple[int, float], ...]
 
 Ended = Literal["success", "budget", "exhausted", "interrupted"]
 
@@ -270,14 +280,42 @@ class Outcome:
     confidence: float | None = field(default=None, compare=False)
     out_of_range: int = 0
     flat: bool = False  # not a success, and all of its losses, two at least, were equal
+    radii: Radii = ()  # each query that found a closer adversarial image, and its radius; for label-only attacks
+    extra: int = 0  # charged queries after the success
+
+    @property
+    def radius(self) -> float | None:
+        """The distance of the closest adversarial image found, inside or outside the ball; None if there is none."""
+        return self.radii[-1][1] if self.radii else None
+
+    @property
+    def charged(self) -> int:
+        """All charged queries."""
+        return self.queries + self.extra
 
     @classmethod
-    def unfinished(cls, index: int, journal: JournalEntry | None) -> Outcome:
+    def unfinished(cls, index: int, journal: JournalEntry | None, threat: Threat) -> Outcome:
         """Return the outcome of an interrupted attack, counted from its journal."""
         if journal is None:
             return cls(index, False, 0, "interrupted")
         gradients = 0 if journal.gradient is None else len(journal.gradient)
         queries = len(journal.loss) - journal.uncharged
         counts = (journal.uncharged, journal.outside, gradients)
-        flat = len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
-        return cls(index, False, queries, "interrupted", *counts, out_of_range=journal.out_of_range, flat=flat)
+        label_only = threat.loss == "label"
+        flat = not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
+        radii = radii_of(journal.loss.tolist()) if label_only else ()
+        more = (journal.out_of_range, flat, radii)
+        return cls(index, False, queries, "interrupted", *counts, None, None, None, *more)
+
+
+def radii_of(losses: Iterable[float], before: float = -math.inf, queries: int = 0) -> Radii:
+    """Return the queries of a label-only attack that found a closer adversarial image, and their radii.
+
+    `before` is the highest loss of the `queries` before these.
+    """
+    found = []
+    for number, loss in enumerate(losses, queries + 1):
+        if loss > before:
+            before = loss
+            found.append((number, -loss))
+    return tuple(found)

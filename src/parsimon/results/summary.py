@@ -75,7 +75,7 @@ def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
     return Summary(
         attacked=len(outcomes),
         unfinished=unfinished,
-        queries=sum(outcome.queries for outcome in outcomes),
+        queries=sum(outcome.charged for outcome in outcomes),
         uncharged=sum(outcome.uncharged for outcome in outcomes),
         outside=sum(outcome.outside for outcome in outcomes),
         out_of_range=sum(outcome.out_of_range for outcome in outcomes),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters
-from parsimon.core.threat import Rounding, Scores, Threat
+from parsimon.core.threat import Objective, Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome
 from parsimon.results.result import CleanPredictions, Result, Verification
 from parsimon.runs.config import RunConfig
@@ -19,9 +19,10 @@ def threat_for(
     attack: Attack, config: RunConfig, *, targeted: bool, scores: Scores, rounding: Rounding = "inward"
 ) -> Threat:
     """Return the threat under which an attack works: its own loss and rounding, unless the run sets them."""
-    loss = config.loss or attack.own_loss(targeted)
+    loss: Objective = "label" if attack.needs == "label" else config.loss or attack.own_loss(targeted)
     rounding = attack.rounding if rounding == "inward" else rounding
-    return Threat(config.radius, targeted, loss, scores, config.eight_bit, rounding)
+    until_budget = config.until_budget and attack.needs == "label"
+    return Threat(config.radius, targeted, loss, scores, config.eight_bit, rounding, until_budget)
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class ResultBuilder:
 
 
 def all_outcomes(
-    chosen: list[int], ended: Mapping[int, Outcome], journal: Mapping[int, JournalEntry]
+    chosen: list[int], ended: Mapping[int, Outcome], journal: Mapping[int, JournalEntry], threat: Threat
 ) -> tuple[Outcome, ...]:
     """Return the outcomes of the chosen images; one without is interrupted, with the queries of its journal."""
-    return tuple(ended.get(index) or Outcome.unfinished(index, journal.get(index)) for index in chosen)
+    return tuple(ended.get(index) or Outcome.unfinished(index, journal.get(index), threat) for index in chosen)
 
 
 def images_left(outcomes: Sequence[Outcome], within: int) -> list[int]:

@@ -136,6 +136,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         eight_bit: Show the model only images whose pixels are k / 255.
         seed: Seed of the attacks' random choices.
         batch_size: Images per batch. An accelerator may round differently for another size, so it belongs to the run.
+        until_budget: Let label-only attacks continue after their success, to find closer adversarial images.
         skip_fooled: Leave out the images that an earlier black-box attack fooled within this many queries. None: every
             attack gets every image.
         relative_to: The attack over whose successes queries are averaged once more.
@@ -157,6 +158,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     eight_bit: Flag = False
     seed: Seed = 0
     batch_size: BatchSize | None = None
+    until_budget: Flag = False
     skip_fooled: Count | None = None
     relative_to: Name | None = None
     execution: ExecutionOptions = ExecutionOptions()

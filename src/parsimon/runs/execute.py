@@ -154,7 +154,7 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
         for name, attack in attacks.items()
     }
     for name, threat in threats.items():
-        preflight.check_answers(model, attacks[name])
+        preflight.check_answers(model, attacks[name], config.scores)
         preflight.check_threat(model, threat)
         EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
@@ -181,11 +181,13 @@ def prepare(job: Job) -> Prepared:
     clean = preflight.prepare(
         job.model, job.images, job.labels, job.any_threat, job.batch_size, detect=job.config.scores is None
     )
+    for attack in job.attacks.values():
+        preflight.check_answers(job.model, attack, clean.kind)
     threats = {name: replace(threat, scores=clean.kind) for name, threat in job.threats.items()}
     labels = clean.predicted if job.labels is None else job.labels
     goals, attackable = labels, clean.correct
     if job.targets is not None:
-        goals = goal_classes(job.targets, labels, clean.classes)
+        goals = goal_classes(job.targets, labels, clean)
         attackable = clean.correct & (goals != labels)
         if there := int((goals == labels).sum()):
             there_already = f"Images that were not attacked, since their target is their own class: {there:,}."
@@ -198,9 +200,10 @@ def prepare(job: Job) -> Prepared:
     return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)
 
 
-def goal_classes(targets: Any, labels: NDArray[np.intp], classes: int) -> NDArray[np.intp]:
+def goal_classes(targets: Any, labels: NDArray[np.intp], clean: CleanPredictions) -> NDArray[np.intp]:
     if not isinstance(targets, str):
-        return preflight.check_targets(as_numpy(targets, "targets"), len(labels), classes)
+        return preflight.check_targets(as_numpy(targets, "targets"), clean)
+    classes = clean.classes
     if targets == "next":
         return (labels + 1) % classes
     if targets == "random":
@@ -263,9 +266,9 @@ class _AttackRunner:
         if not self._stopped:
             ended, counters = self._attack(name, chosen)
         journal = self._store.journal(name) if self._stopped and self._store is not None else {}
-        outcomes = all_outcomes(chosen, ended, journal)
+        outcomes = all_outcomes(chosen, ended, journal, self._prepared.threats[name])
         if journal and self._store is not None:  # images that waited for their turn are not in the counters
-            self._store.save(name, [], [], sum(outcome.queries for outcome in outcomes))
+            self._store.save(name, [], [], sum(outcome.charged for outcome in outcomes))
         verification = None
         if self._job.config.execution.verify and not self._stopped:
             verification = self._verify(name, outcomes)
@@ -295,7 +298,7 @@ class _AttackRunner:
         return config.engine(self._job.model) if self._pool is None else Driver(self._pool, config)
 
     def _engine_config(self, name: str) -> EngineConfig:
-        job, sizes = self._job, (self._batch_size, self._in_flight, self._prepared.clean.classes)
+        job, sizes = self._job, (self._batch_size, self._in_flight, self._prepared.clean.columns)
         threat = self._prepared.threats[name]
         return EngineConfig(job.attacks[name], threat, job.config.budget, job.config.seed, *sizes)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from parsimon.core.types import Image, JournalEntry
+from parsimon.core.types import Image, JournalEntry, Radii
 
 _HEADER = 32  # bytes: the number of images, and the shape of a gradient
-_COUNTS = 6  # numbers per image
+_COUNTS = 7  # numbers per image
 
 
 def pack_bits(bits: bytes) -> bytes:
@@ -56,14 +56,30 @@ def _decompress(packed: bytes, size: int) -> bytes:
     return content
 
 
+def pack_radii(radii: Radii) -> bytes | None:
+    """Pack pairs of query and radius."""
+    return np.array(radii, np.float64).tobytes() if radii else None
+
+
+def unpack_radii(packed: bytes | None) -> Radii:
+    """Return the packed pairs."""
+    pairs = np.frombuffer(packed or b"", np.float64).reshape(-1, 2)
+    return tuple((int(query), radius) for query, radius in pairs.tolist())
+
+
 def pack_entries(entries: Sequence[JournalEntry]) -> bytes:
-    """Pack a header, six whole numbers per image, all losses, and all gradients, in this order."""
+    """Pack a header, seven whole numbers per image, all losses, and all gradients, in this order."""
     gradients = [entry.gradient for entry in entries if entry.gradient is not None]
     shape = gradients[0].shape[1:] if gradients else (0, 0, 0)
     counts = [
         (
             *(entry.image, len(entry.loss), 0 if entry.gradient is None else len(entry.gradient)),
-            *(entry.outside, entry.uncharged, entry.out_of_range),
+            *(
+                entry.outside,
+                entry.uncharged,
+                entry.out_of_range,
+                0 if entry.predicted is None else entry.predicted + 1,
+            ),
         )
         for entry in entries
     ]
@@ -77,16 +93,16 @@ def pack_entries(entries: Sequence[JournalEntry]) -> bytes:
 
 
 def unpack_entries(packed: bytes, counts: int = _COUNTS) -> Iterator[JournalEntry]:
-    """Yield the packed entries. Format 3 has five numbers per image: it lacks `out_of_range`."""
+    """Yield the packed entries. Format 3 has five numbers per image: it lacks `out_of_range` and `predicted`."""
     if len(packed) < _HEADER:
         raise ValueError("it is too short")
     number, *shape = np.frombuffer(packed, np.int64, 4).tolist()
     if not 0 <= number <= (len(packed) - _HEADER) // (8 * counts) or min(shape) < 0:
         raise ValueError("its header is wrong")
     table = np.frombuffer(packed, np.int64, counts * number, _HEADER).reshape(number, counts)
-    rows = [(*row, 0)[:_COUNTS] for row in table.tolist()]
+    rows = [(*row, 0, 0)[:_COUNTS] for row in table.tolist()]
     for row in rows:
-        if min(row) < 0 or max(row[2:]) > row[1]:
+        if min(row) < 0 or max(row[2:-1]) > row[1]:
             raise ValueError(f"its counts of image {row[0]} are wrong")
     points, with_gradient = (sum(row[column] for row in rows) for column in (1, 2))
     start = _HEADER + table.nbytes
@@ -96,16 +112,19 @@ def unpack_entries(packed: bytes, counts: int = _COUNTS) -> Iterator[JournalEntr
     gradients = np.frombuffer(packed, np.float32, offset=start + losses.nbytes)
     gradients = gradients.reshape(-1, *shape) if with_gradient else gradients
     first_loss = first_gradient = 0
-    for image, length, slopes, outside, uncharged, out_of_range in rows:
+    for image, length, slopes, outside, uncharged, out_of_range, predicted in rows:
         gradient = gradients[first_gradient : first_gradient + slopes] if slopes else None
         loss = losses[first_loss : first_loss + length]
-        yield JournalEntry(image, loss, gradient, outside, uncharged, out_of_range)
+        yield JournalEntry(
+            image, loss, gradient, outside, uncharged, out_of_range, predicted - 1 if predicted else None
+        )
         first_loss, first_gradient = first_loss + length, first_gradient + slopes
 
 
 def join_entries(entries: Sequence[JournalEntry]) -> JournalEntry:
     """Return the entries of one image as one, in their order."""
     gradients = [entry.gradient for entry in entries if entry.gradient is not None]
+    best = max(entries, key=lambda entry: entry.loss.max(initial=-math.inf))  # the first of equals
     return JournalEntry(
         entries[0].image,
         np.concatenate([entry.loss for entry in entries]),
@@ -113,4 +132,5 @@ def join_entries(entries: Sequence[JournalEntry]) -> JournalEntry:
         sum(entry.outside for entry in entries),
         sum(entry.uncharged for entry in entries),
         sum(entry.out_of_range for entry in entries),
+        best.predicted,
     )

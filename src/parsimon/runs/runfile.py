@@ -25,7 +25,7 @@ from parsimon.runs.packing import pack_entries, unpack_entries
 NUMBER_OF_FACTS = "facts"  # a fact itself, which is not counted
 OUTCOME_COLUMNS = (
     *("attack", "image", "success", "queries", "ended", "uncharged", "outside", "gradients", "predicted"),
-    *("grid", "point", "confidence", "out_of_range", "flat"),
+    *("grid", "point", "confidence", "out_of_range", "flat", "extra", "radii"),
 )
 # The columns that a checksum covers, in its order.
 COLUMNS = {"about": "key, value", "outcomes": ", ".join(OUTCOME_COLUMNS), "journal": "call, attack, told"}
@@ -43,7 +43,7 @@ CREATE TABLE outcomes (
     attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
     ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
     predicted INTEGER, grid TEXT, point BLOB, confidence REAL, out_of_range INTEGER NOT NULL DEFAULT 0,
-    flat INTEGER NOT NULL DEFAULT 0, checksum BLOB,
+    flat INTEGER NOT NULL DEFAULT 0, extra INTEGER NOT NULL DEFAULT 0, radii BLOB, checksum BLOB,
     PRIMARY KEY (attack, image)
 );
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL, checksum BLOB);
@@ -210,8 +210,9 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
 def _upgrade(database: sqlite3.Connection) -> None:
     """Turn format 3 into format 4, completely or not at all."""
     with transaction(database):
-        for column in ("out_of_range", "flat"):
+        for column in ("out_of_range", "flat", "extra"):
             database.execute(f"ALTER TABLE outcomes ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+        database.execute("ALTER TABLE outcomes ADD COLUMN radii BLOB")
         for table in COLUMNS:
             database.execute(f"ALTER TABLE {table} ADD COLUMN checksum BLOB")
         try:

@@ -277,16 +277,17 @@ class Store:
         return (
             *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
             *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, packed),
-            *(confidence, outcome.out_of_range, int(outcome.flat)),
+            *(confidence, outcome.out_of_range, int(outcome.flat), outcome.extra, packing.pack_radii(outcome.radii)),
         )
 
     def _to_outcome(self, row: tuple[Any, ...]) -> Outcome:
         columns = dict(zip(runfile.OUTCOME_COLUMNS, row, strict=True))
         index, predicted, confidence = (columns[name] for name in ("image", "predicted", "confidence"))
-        counted = ("queries", "uncharged", "outside", "gradients", "out_of_range")
+        counted = ("queries", "uncharged", "outside", "gradients", "out_of_range", "extra")
         with _decoding(_ROW_NAMES["outcomes"](row)):
             if columns["ended"] not in get_args(Ended):
                 raise ValueError("it ended in no known way")
+            counts: dict[str, Any] = {name: _count(columns[name]) for name in counted}
             return Outcome(
                 index=_count(index),
                 success=bool(_count(columns["success"])),
@@ -295,7 +296,8 @@ class Store:
                 point=self._unpack_point(index, columns["grid"], columns["point"]),
                 confidence=None if confidence is None else float(confidence),
                 flat=bool(_count(columns["flat"])),
-                **{name: _count(columns[name]) for name in counted},
+                radii=packing.unpack_radii(columns["radii"]),
+                **counts,
             )
 
     def _unpack_point(self, index: int, grid: str | None, packed: bytes | None) -> Point | None:

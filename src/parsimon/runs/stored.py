@@ -149,7 +149,8 @@ class StoredRun:
             _check_config(facts.config, self.config, self._folder)
             _check_data(facts.data_fingerprint, self.data)
             images = len(self.data.images)
-            lengths = {len(each) for each in (facts.labels, facts.predicted, facts.confidence)}
+            confidence = facts.predicted if facts.kind == "labels" else facts.confidence  # labels have none
+            lengths = {len(each) for each in (facts.labels, facts.predicted, confidence)}
             if lengths != {images} or max(facts.chosen) >= images:
                 raise store.damaged(f"its facts are not about {images:,} images")
         return facts
@@ -173,8 +174,8 @@ class StoredRun:
             if not chosen:
                 continue
             ended = self._outcomes[name]
-            outcomes = all_outcomes(chosen, ended, journal[name] if journal else {})
             threat = threat_for(attack, config, targeted=targeted, scores=scores, rounding=rounding)
+            outcomes = all_outcomes(chosen, ended, journal[name] if journal else {}, threat)
             counters = Counters.of(ended.values(), self._traffic[name])
             results[name] = builder.build(attack, threat, outcomes, counters, self._verified[name])
             if config.skip_fooled is not None and not attack.white_box:

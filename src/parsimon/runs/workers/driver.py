@@ -179,7 +179,7 @@ class Driver:
         if self.stopped:
             _LOG.warning("worker %d was lost (%s): its images are unfinished", worker, lost.reason)
             for index, number in state.images.items():
-                yield Outcome.unfinished(index, self._task(number).journal)
+                yield Outcome.unfinished(index, self._task(number).journal, self._config.threat)
             return state.counters
         if not self._states:
             raise WorkerError(
