@@ -384,7 +384,7 @@ def call_foolbox(criterion: Any = LABELS, epsilons: Any = EPS, images: Pixels = 
             lambda: adapted_art.Square(
                 art_classifiers.BlackBoxClassifier(hard, (3, 8, 8), 5, clip_values=(0, 1))
             ).generate(IMAGES),
-            "returns only decisions",
+            "Square needs scores, and this model returns only labels",
         ),
         (
             lambda: as_model(art_classifiers.BlackBoxClassifier(hard, (3, 8, 3), 5, clip_values=(0, 1))),

@@ -119,6 +119,7 @@ def test_confidences_are_those_of_the_network(bundled: Bundled, broken: Result) 
         chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         return np.asarray(chances.max(axis=1))
 
+    assert broken.clean.confidence is not None
     np.testing.assert_allclose(broken.clean.confidence, confidence(bundled.images), atol=1e-5)
     after = confidence(broken.adversarial)
     assert broken.success.any()

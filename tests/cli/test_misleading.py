@@ -37,6 +37,9 @@ def probabilities():
 def labels():
     return lambda images: np.eye(10, dtype=np.float32)[logits(images).argmax(axis=1)]
 
+def numbers():
+    return lambda images: logits(images).argmax(axis=1)
+
 def constant():
     return lambda images: np.tile(np.arange(10, dtype=np.float32), (len(images), 1))
 """
@@ -92,15 +95,37 @@ def test_an_unfinished_run_states_bounds_and_no_rate(tmp_path: Path) -> None:
     assert run(tmp_path, "show", "cut", "--fail-under", "0").returncode == 3
 
 
-@pytest.mark.parametrize(
-    "command", [("run", "--model"), ("compare", "square", "--model"), ("check", "--model"), ("evaluate",)]
-)
-@pytest.mark.parametrize("scores", ["probabilities", "logits", None])
-def test_a_model_that_returns_only_labels_is_recognised(folder: Path, command: Any, scores: str | None) -> None:
-    declared = () if scores is None else ("--scores", scores)
-    ran = run(folder, *command, "mine:labels", "--data", "data.npz", *declared)
-    assert ran.returncode == 2
-    assert "returns only decisions" in ran.stdout + ran.stderr
+@pytest.mark.parametrize("command", [("run", "--attack", "thrift"), ("compare", "square"), ("evaluate",)])
+@pytest.mark.parametrize("model", ["mine:labels", "mine:numbers"])
+def test_an_attack_that_needs_scores_is_refused_on_labels(folder: Path, command: Any, model: str) -> None:
+    named = (model,) if command == ("evaluate",) else ("--model", model)
+    for declared in ((), ("--scores", "labels")):
+        ran = run(folder, *command, *named, "--data", "data.npz", *declared)
+        assert ran.returncode == 2
+        assert "needs scores, and this model returns only labels, one class per image" in ran.stderr
+        assert "Choose a label-only attack" in ran.stderr
+
+
+def test_the_kind_of_scores_is_named_if_another_was_declared(folder: Path) -> None:
+    for model, declared, kind in (
+        ("mine:labels", "probabilities", "labels"),
+        ("mine:numbers", "logits", "labels"),
+        ("mine:scores", "labels", "logits"),
+        ("mine:probabilities", "labels", "probabilities"),
+    ):
+        ran = run(folder, "check", "--model", model, "--data", "data.npz", "--scores", declared)
+        assert ran.returncode == 2
+        assert f"the model returns {kind} (" in ran.stdout + ran.stderr
+        assert f"not {declared}: pass --scores {kind}" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(("model", "form"), [("labels", "one-hot rows of 10 classes"), ("numbers", "class numbers")])
+def test_check_recognises_labels(folder: Path, model: str, form: str) -> None:
+    ran = run(folder, "check", "--model", f"mine:{model}", "--data", "data.npz")
+    assert ran.returncode == 0
+    assert f"labels, as {form}" in ran.stdout
+    assert "the same images get the same class" in ran.stdout
+    assert "note" not in ran.stdout
 
 
 def test_constant_scores_are_no_evidence_of_robustness(folder: Path) -> None:

@@ -54,7 +54,7 @@ def test_confidence_is_computed_for_successes_only(monkeypatch: pytest.MonkeyPat
     rows = []
     confidence = Threat.confidence
 
-    def noting(threat: Threat, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def noting(threat: Threat, scores: NDArray[Any]) -> NDArray[np.float64] | None:
         rows.append(len(scores))
         return confidence(threat, scores)
 

@@ -130,6 +130,24 @@ def test_confidence_is_torchs_probability_of_the_predicted_class(targeted: bool)
         (Threat(0.1, targeted), logits),
         (Threat(0.1, targeted, scores="probabilities"), probabilities),
     ):
-        assert np.allclose(threat.confidence(scores), probabilities.max(axis=1), rtol=0, atol=5.1e-7)
+        confidence = threat.confidence(scores)
+        assert confidence is not None
+        assert np.allclose(confidence, probabilities.max(axis=1), rtol=0, atol=5.1e-7)
     extreme = np.array([[1e4, -1e4], [-1e4, -1e4], [np.inf, 0], [-np.inf, 3]])
-    assert Threat(0.1).confidence(extreme).tolist() == [1, 0.5, 1, 1]
+    confidence = Threat(0.1).confidence(extreme)
+    assert confidence is not None
+    assert confidence.tolist() == [1, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+@pytest.mark.parametrize("numbers", [[0, 3, 1], [3, 3, 0]])
+def test_class_numbers_and_one_hot_rows_mean_the_same(numbers: list[int], targeted: bool) -> None:
+    threat, goals = Threat(0.1, targeted, "label", "labels"), np.array([3, 3, 0])
+    column, rows = np.array(numbers, np.uint8)[:, None], np.eye(4)[numbers]
+    for labels in (column, rows):
+        loss, success, predicted = threat.judge(labels, goals)
+        assert predicted.tolist() == numbers
+        reached = [number == goal for number, goal in zip(numbers, goals, strict=True)]
+        assert success.tolist() == (reached if targeted else [not each for each in reached])
+        assert np.isfinite(loss).tolist() == success.tolist()
+        assert threat.confidence(labels) is None

@@ -36,7 +36,8 @@ def described(comparison: Comparison) -> dict[str, Any]:
         name: (
             [(outcome, outcome.confidence) for outcome in result.outcomes],
             (result.counters.queries, result.counters.traffic, result.verification, result.budget, result.threat),
-            [each.tolist() for each in (result.labels, result.clean.predicted, result.clean.confidence)],
+            [each.tolist() for each in (result.labels, result.clean.predicted)],
+            [result.clean.confidence_of(index) for index in range(len(result.labels))],
             (result.clean.classes, result.clean.backend, result.clean.remarks),
         )
         for name, result in comparison.results.items()

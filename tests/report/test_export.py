@@ -45,7 +45,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "attack": name,
             "image": each.index,
             "label": int(result.labels[each.index]),
-            "clean_confidence": result.clean.confidence[each.index],
+            "clean_confidence": result.clean.confidence_of(each.index),
             "success": each.success,
             "queries": each.queries,
             "uncharged": each.uncharged,
@@ -95,7 +95,12 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     assert table.to_pylist() == expected(results)
     kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double", "int64", "bool"]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
-    assert [field.name for field in table.schema if field.nullable] == ["predicted", "confidence", "verified"]
+    assert [field.name for field in table.schema if field.nullable] == [
+        "clean_confidence",
+        "predicted",
+        "confidence",
+        "verified",
+    ]
 
 
 @pytest.mark.parametrize("name", ["results.csv", "results.parquet"])

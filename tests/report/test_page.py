@@ -16,11 +16,12 @@ import pytest
 from PIL import Image as Pillow
 
 import parsimon
+from parsimon.core.threat import Scores
 from parsimon.core.types import Image, Outcome
 from parsimon.errors import InputError
 from parsimon.report import page as page_module
 from parsimon.report.picture import class_names
-from parsimon.results.result import Comparison
+from parsimon.results.result import CleanPredictions, Comparison
 from parsimon.results.statistics import curve, wilson_interval
 from report_pages import CLASSES, FACTS, HOSTILE, hostile, small, written
 from sample_report import made
@@ -130,7 +131,7 @@ def test_every_outcome_is_in_the_gallery_with_its_pictures(tmp_path: Path) -> No
         original, outcome = IMAGES[number], result.outcomes[number]
         assert np.abs(pixels(gallery["originals"][str(number)]) - original).max() < 1e-6  # they are 8-bit images
         assert card["label"] == LABELS[number]
-        assert card["before"] == pytest.approx(result.clean.confidence[number], abs=5e-4)
+        assert card["before"] == pytest.approx(result.clean.confidence_of(number), abs=5e-4)
         assert (card["state"], card["queries"]) == ("fooled" if outcome.success else "robust", outcome.queries)
         assert card["predicted"] == outcome.predicted
         assert card["after"] == (outcome.confidence and pytest.approx(outcome.confidence, abs=5e-4))
@@ -222,11 +223,21 @@ def test_several_runs_share_a_table_and_a_chart_in_which_an_attack_keeps_its_col
     assert [each["name"] for each in data["overview"]["headlines"]] == ["one", "two"]
 
 
+def clean_of(classes: int, kind: Scores = "logits") -> CleanPredictions:
+    return CleanPredictions(LABELS, np.ones(len(LABELS), np.bool_), classes, None, kind=kind)
+
+
 @pytest.mark.parametrize(("given", "count", "name"), [(None, 1000, "goldfish"), (CLASSES, 10, "car"), (None, 10, None)])
 def test_classes_have_the_names_of_the_data_or_of_imagenet(given: Any, count: int, name: str | None) -> None:
-    names = class_names(given, count)
+    names = class_names(given, clean_of(count))
     assert (names and names[1]) == name
     assert names is None or len(set(names)) == count
+
+
+def test_a_model_that_returns_labels_may_have_more_classes_than_it_predicts() -> None:
+    assert class_names(CLASSES, clean_of(8)) is None
+    assert class_names(CLASSES, clean_of(8, "labels")) == CLASSES
+    assert class_names(CLASSES, clean_of(11, "labels")) is None
 
 
 def test_pictures_stop_where_the_file_would_grow_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,9 +140,9 @@ def test_classes_are_shown_with_the_models_confidence_in_them(reader: Reader) ->
     shown = [text.replace("\N{NO-BREAK SPACE}", " ") for text in reader.texts(".card figure:visible .classes")]
     expected = []
     for each in result.outcomes:
-        seen = [(result.labels[each.index], result.clean.confidence[each.index])]
+        seen = [(result.labels[each.index], result.clean.confidence_of(each.index))]
         seen += [(each.predicted, each.confidence)] * each.success
-        expected += [f"{CLASSES[number]} {100 * round(confidence, 3):.1f} %" for number, confidence in seen]
+        expected += [f"{CLASSES[number]} {100 * round(confidence or 0, 3):.1f} %" for number, confidence in seen]
     assert shown == expected
     assert 40 < len(shown) < 80  # some were fooled, some not
 

@@ -224,7 +224,7 @@ CASES = [
         "a single class",
         lambda: attack(lambda images: linear(images)[:, :1]),
         ModelError,
-        ("shape (images, classes), here (6, at least 2)", "got (6, 1)"),
+        ("shape (images, classes), here (6, at least 2)", "got (6, 1)", "must be a class, as an integer"),
     ),
     Case("nothing returned", lambda: attack(lambda _: None), ModelError, ("shape (images, classes)", "got ()")),
     Case(

@@ -218,10 +218,3 @@ def test_flat_losses_are_the_same_after_an_interruption(tmp_path: Path, monkeypa
     assert runs.load(Path("cut")).first.outcomes == cut.first.outcomes
     assert runs.resume(Path("cut")).first.outcomes == whole
     assert 0 < sum(outcome.flat for outcome in whole) < 12
-
-
-@pytest.mark.parametrize("scores", [None, "probabilities", "logits"])
-def test_a_model_that_returns_only_decisions_is_refused(scores: Any) -> None:
-    images, labels = many()
-    with pytest.raises(parsimon.InputError, match="returns only decisions"):
-        compared(lambda images: np.eye(10)[linear(images).argmax(axis=1)], images, labels, scores=scores)

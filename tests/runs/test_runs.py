@@ -150,7 +150,10 @@ def test_a_run_is_read_without_its_model(here: Path) -> None:
         confidences = [outcome.confidence for outcome in result.outcomes]
         assert [outcome.confidence for outcome in read.results[name].outcomes] == confidences
         assert [confidence is not None for confidence in confidences] == result.success.tolist()
-        assert np.array_equal(read.results[name].clean.confidence, result.clean.confidence)
+        clean, before = read.results[name].clean, result.clean
+        assert clean.confidence is not None
+        assert before.confidence is not None
+        assert np.array_equal(clean.confidence, before.confidence)
         assert np.array_equal(read.results[name].adversarial, result.adversarial)
 
 

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import Canvas, pad_batch
 from parsimon.core.large_canvas import LargeCanvas
-from parsimon.core.model import Model, Traffic
+from parsimon.core.model import Model, Traffic, as_columns
 from parsimon.core.scheduler import Batch, BatchScores, Scheduler, Turn
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Task
-from parsimon.errors import ModelError, ParsimonError, check_whole, first_line
+from parsimon.errors import MOST, ModelError, ParsimonError, check_whole, first_line
 
 # Switch interval for processes that only run attacks: a model that returns from C code waits less for the searches.
 SWITCH_SECONDS = 1e-4
@@ -50,7 +50,7 @@ class Counters:
     @classmethod
     def of(cls, outcomes: Collection[Outcome], traffic: Traffic | None = None) -> Counters:
         """Return the counters of a run that is resumed after these outcomes."""
-        queries = sum(outcome.queries for outcome in outcomes)
+        queries = sum(outcome.charged for outcome in outcomes)
         successes = sum(outcome.success for outcome in outcomes)
         return cls(queries, ended=len(outcomes), successes=successes, traffic=traffic, ended_queries=queries)
 
@@ -218,7 +218,7 @@ class Engine:
             self.counters.calls += 1
         for outcome in turn.ended:
             self.counters.ended += 1
-            self.counters.ended_queries += outcome.queries
+            self.counters.ended_queries += outcome.charged
             self.counters.successes += outcome.success
             yield outcome
         if delivered is not None:
@@ -279,18 +279,32 @@ def _call(call: Callable[[], Response], images: Any) -> Response:
 
 
 def checked_scores(response: Any, rows: int, classes: int | None = None) -> NDArray[Any]:
-    """Return a copy of the scores, since a model may reuse its output buffer; refuse what no classifier returns."""
+    """Return a copy of the scores, since a model may reuse its output buffer; refuse what no classifier returns.
+
+    Class numbers, which a model may return instead of scores, become one column of integers. `classes` is the number of
+    columns of earlier calls.
+    """
     try:
-        scores = np.asarray(response).copy()
+        scores = as_columns(np.asarray(response).copy())
     except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths, or a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
-    if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < 2:
+    integers = scores.dtype.kind in "iu"
+    if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < (1 if integers else 2):
+        hint = ""
+        if scores.dtype.kind == "f" and scores.shape in ((rows,), (rows, 1)):
+            hint = (
+                ". One number per image must be a class, as an integer; a binary classifier must return two scores per "
+                "image, such as the columns 1 - p and p"
+            )
         raise ModelError(
-            f"the model must return scores of shape (images, classes), here ({rows}, at least 2); got {scores.shape}"
+            f"the model must return scores of shape (images, classes), here ({rows}, at least 2), or class numbers of "
+            f"shape ({rows},); got {scores.shape}{hint}"
         )
     if scores.dtype.kind not in "fiu":
         raise ModelError(f"the model must return scores that are real numbers; got an array of {scores.dtype}")
+    if scores.shape[1] == 1 and scores.size and not 0 <= int(scores.min()) <= int(scores.max()) <= MOST:
+        raise ModelError(f"class numbers must lie in 0..{MOST}; got {int(scores.min())} to {int(scores.max())}")
     if classes is not None and scores.shape[1] != classes:
         raise ModelError(
             f"the model must return the same number of classes in every call; it returned {classes} before and "

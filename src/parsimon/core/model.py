@@ -39,8 +39,13 @@ class Traffic:
         return Traffic(self.attempted - other.attempted, self.answered - other.answered)
 
 
+def as_columns(response: NDArray[Any]) -> NDArray[Any]:
+    """Return class numbers of shape (k,) as one column, and anything else as it is."""
+    return response[:, None] if response.ndim == 1 and response.dtype.kind in "iu" else response
+
+
 class Model(ABC):
-    """A classifier: images (k, channels, rows, columns) in [0, 1] to scores (k, classes).
+    """A classifier: images (k, channels, rows, columns) in [0, 1] to scores (k, classes), or to class numbers (k,).
 
     A subclass implements `__call__` and overrides the attributes that differ, on the class or in `__init__`.
 
@@ -74,7 +79,7 @@ class Model(ABC):
 
     @abstractmethod
     def __call__(self, images: Any) -> NDArray[Any]:
-        """Return the scores of the images."""
+        """Return the scores of the images, or their class numbers."""
 
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin a call and return a function that waits for its scores and raises what went wrong.

@@ -16,6 +16,8 @@ ScoreFunction = Callable[[NDArray[np.float32]], NDArray[Any]]
 class FunctionModel(Model):
     """A function from numpy images (k, channels, rows, columns), float32 in [0, 1], to scores (k, classes).
 
+    It may return class numbers (k,) instead.
+
     It is never called with padding, since a service behind it may count its queries.
     """
 

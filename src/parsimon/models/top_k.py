@@ -5,7 +5,8 @@ The remaining probability is divided equally among the other classes. For an unt
 - while the true class is among the k, its cross-entropy is exact; so is its margin if k is at least two.
 - once it is not, the model is fooled. Only attacks that continue after a success see an estimated loss.
 
-Everything else would be guesswork and is refused before a run: targets, a margin with k = 1, and logits.
+Everything else would be guesswork and is refused before a run: targets, a margin with k = 1, and logits. A label-only
+attack needs the best class alone, which is always known: it may have targets.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ def _is_finite(value: Any) -> bool:
 def check_top_k(top: int, threat: Threat) -> None:
     """Refuse what cannot be computed from the most probable classes alone."""
     what = f"this model returns only its {top} most probable classes"
-    if threat.scores != "probabilities":
+    if threat.scores == "logits":
         raise InputError(f"{what}, as probabilities: pass scores='probabilities'", argument="scores")
+    if threat.loss == "label":
+        return
     if threat.targeted:
         raise InputError(f"{what}, so the loss of a target that is not among them is unknown: leave out targets")
     if threat.loss == "margin" and top < 2:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from parsimon.core.model import Model
+from parsimon.core.threat import predicted_classes
 from parsimon.core.types import Image
 from parsimon.errors import InputError
 from parsimon.report.export import csv_cell
@@ -97,7 +98,7 @@ class _Pictures:
         # Half a unit in the last place of both images: single precision cannot represent k / 255 exactly.
         threat = replace(result.threat, rounding="nearest")
         inside = [in_ball(each.original, image, threat) for each, image in zip(batch, images, strict=True)]
-        predicted = classify(self.model, np.stack(images), _BATCH, result.clean.classes).argmax(axis=1)
+        predicted = predicted_classes(classify(self.model, np.stack(images), _BATCH, result.clean.columns))
         hits = predicted == self.goals[[row.image for row in rows]]
         fools = hits if threat.targeted else ~hits
         checks = zip(files, inside, fools.tolist(), strict=True)

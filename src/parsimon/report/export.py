@@ -19,7 +19,7 @@ class _Row(NamedTuple):
     attack: str
     image: int
     label: int
-    clean_confidence: float  # the model's probability of the label, before the attack
+    clean_confidence: float | None  # the model's probability of the label before the attack, unless it returns labels
     success: bool
     queries: int
     uncharged: int
@@ -44,7 +44,7 @@ def write_results(results: Mapping[str, Result], path: str | Path) -> None:
 def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
-            before = int(result.labels[each.index]), float(result.clean.confidence[each.index])
+            before = int(result.labels[each.index]), result.clean.confidence_of(each.index)
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
             seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
             yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late)
@@ -69,7 +69,7 @@ def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     kinds = {"attack": arrow.string(), "ended": arrow.string()}
     kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
     kinds |= dict.fromkeys(("clean_confidence", "confidence"), arrow.float64())
-    nullable = {"predicted", "confidence", "verified"}
+    nullable = {"clean_confidence", "predicted", "confidence", "verified"}
     schema = arrow.schema(
         [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in nullable) for name in _Row._fields]
     )

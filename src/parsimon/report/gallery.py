@@ -53,12 +53,16 @@ def card_of(result: Result, outcome: Outcome, attack: int) -> Data:
         "attack": attack,
         "number": outcome.index,
         "label": int(result.labels[outcome.index]),
-        "before": round(float(result.clean.confidence[outcome.index]), _CONFIDENCE_DIGITS),
+        "before": _rounded(result.clean.confidence_of(outcome.index)),
         "state": state,
         "queries": outcome.queries,
         "predicted": outcome.predicted,
-        "after": None if outcome.confidence is None else round(float(outcome.confidence), _CONFIDENCE_DIGITS),
+        "after": _rounded(outcome.confidence),
     }
+
+
+def _rounded(confidence: float | None) -> float | None:
+    return None if confidence is None else round(float(confidence), _CONFIDENCE_DIGITS)
 
 
 def _pictures(result: Result, outcome: Outcome) -> dict[str, str]:

@@ -119,7 +119,7 @@ def _write(
     """Add the galleries and write the page."""
     space, contents = _PICTURES, []
     for comparison, content, facts in shown:
-        names = class_names(facts.get("classes"), comparison.first.clean.classes)
+        names = class_names(facts.get("classes"), comparison.first.clean)
         gallery, space = gallery_of(comparison, names or (), space)
         contents.append({**content, "gallery": gallery})
     data = {"title": title, "overview": overview, "runs": contents}

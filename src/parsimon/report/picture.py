@@ -14,7 +14,7 @@ from PIL import ImageDraw, ImageFont
 
 from parsimon import catalogue
 from parsimon.core.types import Outcome
-from parsimon.results.result import Result
+from parsimon.results.result import CleanPredictions, Result
 
 _SIDE, _GAP, _LEFT, _CAPTION, _LINE = 132, 10, 104, 62, 18  # pixels of the sheet
 _LEVELS = 33  # of a perturbation: enough for the eye, and half the bytes of 256
@@ -36,22 +36,26 @@ def triptych(result: Result, outcome: Outcome) -> Triptych:
     return Triptych(original, np.rint(stretched * (_LEVELS - 1)) / (_LEVELS - 1), adversarial)
 
 
-def class_names(given: Sequence[str] | None, classes: int) -> Sequence[str] | None:
-    """Return the names of a model's classes: those of the data, or ImageNet's for 1,000 classes; None if unknown."""
-    if given is not None and len(given) == classes:
+def class_names(given: Sequence[str] | None, clean: CleanPredictions) -> Sequence[str] | None:
+    """Return the names of a model's classes: those of the data, or ImageNet's for 1,000 classes; None if unknown.
+
+    A model that returns labels may have more classes than were seen, so more names fit.
+    """
+    if given is not None and (len(given) == clean.classes or (clean.kind == "labels" and len(given) > clean.classes)):
         return given
-    return catalogue.imagenet_classes() if classes == catalogue.IMAGENET_CLASSES else None
+    return catalogue.imagenet_classes() if clean.classes == catalogue.IMAGENET_CLASSES else None
 
 
 def caption(result: Result, outcome: Outcome, classes: Sequence[str] | None) -> tuple[str, str, str]:
     """Return the caption of a success: true class, predicted class, both with their confidence, and queries."""
-    names = class_names(classes, result.clean.classes)
+    names = class_names(classes, result.clean) or ()
 
-    def seen(label: int, confidence: float) -> str:
-        return f"{names[label] if names else f'class {label}'} {confidence:.0%}"
+    def seen(label: int, confidence: float | None) -> str:
+        name = names[label] if label < len(names) else f"class {label}"
+        return name if confidence is None else f"{name} {confidence:.0%}"
 
-    before = seen(int(result.labels[outcome.index]), result.clean.confidence[outcome.index])
-    after = seen(outcome.predicted or 0, outcome.confidence or 0)
+    before = seen(int(result.labels[outcome.index]), result.clean.confidence_of(outcome.index))
+    after = seen(outcome.predicted or 0, outcome.confidence)
     return before, f"as {after}", f"{outcome.queries:,} {'query' if outcome.queries == 1 else 'queries'}"
 
 

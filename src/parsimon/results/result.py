@@ -33,8 +33,8 @@ class CleanPredictions:
 
     predicted: NDArray[np.intp]
     correct: NDArray[np.bool_]
-    classes: int
-    confidence: NDArray[np.float64]  # probability of the predicted class
+    classes: int  # of a model that returns class numbers: one more than the largest that occurs
+    confidence: NDArray[np.float64] | None  # probability of the predicted class; None if the model returns labels
     backend: str | None = None  # how the model is run, if it says
     values: int = 0  # per image; 0 if no image was read
     scores: NDArray[np.float32] | None = None  # of the first clean images
@@ -47,6 +47,17 @@ class CleanPredictions:
     @property
     def accuracy(self) -> float:
         return float(self.correct.mean())
+
+    def confidence_of(self, index: int) -> float | None:
+        """Return the probability of the predicted class of one image, if the model gives it."""
+        return None if self.confidence is None else float(self.confidence[index])
+
+    @property
+    def columns(self) -> int | None:
+        """Number of columns that the model returns: one for class numbers. None if a stored run does not tell."""
+        if self.kind != "labels":
+            return self.classes
+        return None if self.scores is None else self.scores.shape[1]
 
 
 @dataclass(frozen=True)

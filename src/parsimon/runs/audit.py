@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.model import Model
+from parsimon.core.threat import predicted_classes
 from parsimon.errors import InputError
 from parsimon.models import as_model
 from parsimon.results.result import Comparison, Result
@@ -102,8 +103,8 @@ def run_folders(folder: Path) -> list[Path]:
 
 def goals_of(run: Comparison, config: RunConfig) -> NDArray[np.intp]:
     """Return the class that each image must leave or reach."""
-    labels, classes = run.first.labels, run.first.clean.classes
-    return labels if config.targets is None else goal_classes(config.targets, labels, classes)
+    labels = run.first.labels
+    return labels if config.targets is None else goal_classes(config.targets, labels, run.first.clean)
 
 
 def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
@@ -116,12 +117,13 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
 
 def audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_size: int) -> AttackAudit:
     """Query the successes of one attack; `goals` are the classes to leave or to reach."""
-    threat, classes = result.threat, result.clean.classes
+    threat, columns = result.threat, result.clean.columns
     check_threat(model, threat)
     queried, outside, not_fooled = 0, [], []
     for batch in redraw(result.images, result.outcomes, threat, batch_size):
         check_shape(model, batch[0].image.shape)
-        predicted = classify(model, np.stack([each.image for each in batch]), batch_size, classes).argmax(axis=1)
+        scores = classify(model, np.stack([each.image for each in batch]), batch_size, columns)
+        predicted = predicted_classes(scores)
         for (outcome, original, image), seen in zip(batch, predicted, strict=True):
             queried += 1
             if not in_ball(original, image, threat):

@@ -11,18 +11,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.model import Model
-from parsimon.core.threat import Threat
+from parsimon.core.threat import Scores, Threat, predicted_classes
 from parsimon.core.types import ImageSource
 from parsimon.errors import InputError, ParsimonError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import agresti_coull_interval
-from parsimon.runs.preflight import check_any, classify, largest_difference, prepare
+from parsimon.runs.preflight import check_any, classify, count_differing, largest_difference, prepare
 
 _TIMED_CALLS = 5
 _LEAST_IMAGES = 10  # fewer say nothing about accuracy
@@ -46,7 +46,7 @@ def doubts(
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and a sentence for each reason to doubt results that rest on these scores."""
     assert clean.scores is not None, "only predictions that were read from a run have no scores"
-    if coarse := _coarse(clean.scores, few=model.top is None):
+    if clean.kind != "labels" and (coarse := _coarse(clean.scores, few=model.top is None)):
         yield "precision", f"{coarse} Small changes of an image may leave them as they are, so attacks can stand still."
     if labels is None:
         return
@@ -87,10 +87,10 @@ def _normalised(model: Model, images: ImageSource, labels: NDArray[np.intp], cle
             continue
         shift, scale = (np.array(each, np.float32).reshape(-1, 1, 1) for each in (mean, deviation))
         try:
-            scores = classify(model, (pixels - shift) / scale, count, clean.classes)
+            scores = classify(model, (pixels - shift) / scale, count, clean.columns)
         except Exception:  # the model may refuse pixels outside [0, 1], in any way
             continue
-        found[name] = scores.argmax(axis=1) == labels[:count]
+        found[name] = predicted_classes(scores) == labels[:count]
     best = max(found, key=lambda name: int(found[name].sum()), default=None)
     if best is None or not _clearly_better(before, found[best]):
         return None
@@ -129,15 +129,15 @@ def inspect(
 ) -> Iterator[Finding]:
     """Yield everything that can be found out about a model before it is attacked; an error ends the list.
 
-    With `detect`, the first scores tell whether they are logits or probabilities, and not the threat.
+    With `detect`, the kind of the first scores is detected instead of taken from the threat.
     """
     try:
         clean = prepare(model, images, labels, threat, batch_size, detect=detect)
         check_any(clean, clean.correct)
         pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
         yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
-        yield Finding("scores", "ok", f"{clean.classes} classes, {clean.kind}, all finite")
-        yield from _stability(model, pixels, batch_size)
+        yield Finding("scores", "ok", _described(clean))
+        yield from _stability(model, pixels, clean.kind, batch_size)
         if clean.backend is not None:
             yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
         yield _accuracy(clean)
@@ -148,26 +148,43 @@ def inspect(
         yield Finding("images, labels, model", "error", str(error), argument)
 
 
-def _stability(model: Model, pixels: NDArray[np.float32], batch_size: int) -> Iterator[Finding]:
+def _described(clean: CleanPredictions) -> str:
+    if clean.kind == "labels":
+        form = "class numbers" if clean.columns == 1 else f"one-hot rows of {clean.classes} classes"
+        return f"labels, as {form}: only label-only attacks can use them"
+    return f"{clean.classes} classes, {clean.kind}, all finite"
+
+
+def _stability(model: Model, pixels: NDArray[np.float32], kind: Scores, batch_size: int) -> Iterator[Finding]:
     """Yield whether scores depend on the call, on the place in the batch, and on its size."""
+    what, do = ("class", "does") if kind == "labels" else ("scores", "do")
     scores = classify(model, pixels, batch_size)
-    classes = scores.shape[1]
-    call = largest_difference(classify(model, pixels, batch_size, classes), scores)
-    differ = f"scores differ by up to {call:.2g} from call to call: results may differ a little between runs"
-    yield _note_if(call, "determinism", differ, "the same images get the same scores, bit for bit")
-    place = largest_difference(classify(model, pixels[::-1].copy(), batch_size, classes)[::-1], scores)
-    differ = f"scores differ by up to {place:.2g} with the place in the batch: results may depend on other images"
-    yield _note_if(place, "place in the batch", differ, "a row's scores do not depend on its place")
-    size = largest_difference(classify(model, pixels[:1], 1, classes), scores[:1])
-    differ = f"scores differ by up to {size:.2g} with the size of the batch"
+    columns = scores.shape[1]
+    call = _difference(classify(model, pixels, batch_size, columns), scores, kind)
+    differ = f"{call} from call to call: results may differ a little between runs"
+    yield _note_if(call, "determinism", differ, f"the same images get the same {what}, bit for bit")
+    place = _difference(classify(model, pixels[::-1].copy(), batch_size, columns)[::-1], scores, kind)
+    differ = f"{place} with the place in the batch: results may depend on other images"
+    yield _note_if(place, "place in the batch", differ, f"a row's {what} {do} not depend on its place")
+    size = _difference(classify(model, pixels[:1], 1, columns), scores[:1], kind)
+    differ = f"{size} with the size of the batch"
     if size and model.fixed_batch:
         yield Finding("size of the batch", "ok", f"{differ}, so every batch is filled to {batch_size}")
     else:
         differ += ": results may depend on batch_size"
-        yield _note_if(size, "size of the batch", differ, "a row's scores do not depend on the size of the batch")
+        yield _note_if(size, "size of the batch", differ, f"a row's {what} {do} not depend on the size of the batch")
 
 
-def _note_if(difference: float, name: str, note: str, otherwise: str) -> Finding:
+def _difference(left: NDArray[Any], right: NDArray[Any], kind: Scores) -> str:
+    """Return by how much two responses differ, in words; nothing if they do not."""
+    if kind == "labels":
+        differing = count_differing(left, right)
+        return f"the class of {differing} of {len(left)} images differs" if differing else ""
+    distance = largest_difference(left, right)
+    return f"scores differ by up to {distance:.2g}" if distance else ""
+
+
+def _note_if(difference: str, name: str, note: str, otherwise: str) -> Finding:
     return Finding(name, "note", note) if difference else Finding(name, "ok", otherwise)
 
 

@@ -40,7 +40,7 @@ class RunFacts(
     labels: Numbers
     predicted: Numbers
     chosen: Numbers
-    confidence: list[float]
+    confidence: list[float]  # empty if the model returns labels
     classes: Number
     backend: str | None = None
     remarks: list[str] | None = None
@@ -67,7 +67,7 @@ class RunFacts(
     @property
     def clean(self) -> CleanPredictions:
         seen = np.asarray(self.predicted, np.intp)
-        confidence = np.asarray(self.confidence, np.float64)
+        confidence = np.asarray(self.confidence, np.float64) if self.confidence else None
         correct = seen == np.asarray(self.labels, np.intp)
         return CleanPredictions(
             seen,
@@ -96,7 +96,7 @@ def record_clean(
     if store.get_fact("predicted") is None:
         store.set_fact("rounding", "inward")
     if store.get_fact("confidence") is None:  # not compared: another machine may round its last digits differently
-        store.set_fact("confidence", clean.confidence.tolist())
+        store.set_fact("confidence", [] if clean.confidence is None else clean.confidence.tolist())
     store.check_fact("kind", clean.kind)
     store.check_fact("classes", clean.classes)
     store.check_fact("labels", labels.tolist())

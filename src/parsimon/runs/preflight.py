@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.attacks import ATTACKS
 from parsimon.core.canvas import pad_batch
 from parsimon.core.engine import scores_of
 from parsimon.core.model import ANSWER_LEVELS, Model
-from parsimon.core.threat import Scores, Threat
+from parsimon.core.threat import Scores, Threat, predicted_classes
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
-from parsimon.errors import InputError, ModelError, NothingToAttackError, check_whole
+from parsimon.errors import MOST, InputError, ModelError, NothingToAttackError, check_whole
 from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
 
@@ -43,36 +44,37 @@ def prepare(
 ) -> CleanPredictions:
     """Check every image and label, and classify the images. Without labels, every prediction counts as correct.
 
-    With `detect`, the first scores tell whether they are logits or probabilities, and not the threat.
+    With `detect`, the kind of the first scores is detected instead of taken from the threat.
     """
     check_whole("batch_size", batch_size, 1)
     check_count(len(images))
-    predicted, confidence = np.empty(len(images), np.intp), np.empty(len(images))
+    predicted = np.empty(len(images), np.intp)
+    confidence: list[NDArray[np.float64]] = []
     shape: tuple[int, ...] | None = None
-    classes = 0
+    columns = 0
     kept: list[NDArray[np.float32]] = []
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
         if start == 0:
             check_shape(model, shape)
-        scores = classify(model, pixels, batch_size, classes or None)
-        classes = scores.shape[1]
+        scores = classify(model, pixels, batch_size, columns or None)
+        columns = scores.shape[1]
         if start == 0:
-            if detect:
-                threat = replace(threat, scores=detect_scores(scores))
-            check_scores_kind(scores, threat.scores)
-            check_determinism(model, pixels, scores, batch_size)
-        if start * classes < _KEPT_SCORES:
-            kept.append(scores[: -(-_KEPT_SCORES // classes) - start].astype(np.float32))
+            threat = replace(threat, scores=_kind_of(model, scores, None if detect else threat.scores))
+            check_determinism(model, pixels, scores, threat.scores, batch_size)
+        if start * columns < _KEPT_SCORES:
+            kept.append(scores[: -(-_KEPT_SCORES // columns) - start].astype(np.float32))
         if labels is not None:
-            check_classes(labels[start:stop], classes, "labels", start)
-        predicted[start:stop] = scores.argmax(axis=1)
-        confidence[start:stop] = threat.confidence(scores)
-    correct = predicted == (predicted if labels is None else labels)
+            check_classes(labels[start:stop], columns if columns > 1 else MOST + 1, "labels", start)
+        predicted[start:stop] = predicted_classes(scores)
+        if (sure := threat.confidence(scores)) is not None:
+            confidence.append(sure)
+    truth = predicted if labels is None else labels
+    classes = columns if columns > 1 else max(2, 1 + int(max(truth.max(), predicted.max())))
     about_model = (np.concatenate(kept), model.fingerprint, model.runtime)
-    shared = (classes, confidence, model.backend, pixels[0].size, *about_model)
-    return CleanPredictions(predicted, correct, *shared, kind=threat.scores)
+    shared = (np.concatenate(confidence) if confidence else None, model.backend, pixels[0].size, *about_model)
+    return CleanPredictions(predicted, predicted == truth, classes, *shared, kind=threat.scores)
 
 
 def read(
@@ -133,10 +135,10 @@ def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes
     return scores
 
 
-def check_targets(targets: Any, count: int, known: int) -> NDArray[np.intp]:
-    """Return one target class per image."""
-    classes = check_labels(targets, count, "targets")
-    check_classes(classes, known, "targets")
+def check_targets(targets: Any, clean: CleanPredictions) -> NDArray[np.intp]:
+    """Return one target class per image. A model that returns class numbers may have more than those that were seen."""
+    classes = check_labels(targets, len(clean.predicted), "targets")
+    check_classes(classes, clean.classes if clean.columns != 1 else MOST + 1, "targets")
     return classes
 
 
@@ -165,59 +167,77 @@ def check_threat(model: Model, threat: Threat) -> None:
         check_top_k(model.top, threat)
 
 
-def check_answers(model: Model, attack: Attack) -> None:
-    """Refuse an attack that needs a higher level of response than the model gives."""
-    needs = attack.needs
-    if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(model.gives):
+def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
+    """Refuse an attack that needs a higher level of response than the model gives.
+
+    `scores` is what the model returns, as far as it is known: a model that returns labels gives nothing else.
+    """
+    needs, gives = attack.needs, "label" if scores == "labels" else model.gives
+    if ANSWER_LEVELS.index(needs) <= ANSWER_LEVELS.index(gives):
         return
     name = type(attack).__name__
+    if gives == "label":
+        label_only = ", ".join(each for each, kind in ATTACKS.items() if kind.needs == "label")
+        needed = "gradients" if needs == "gradient" else "scores"
+        raise InputError(
+            f"{name} needs {needed}, and this model returns only labels, one class per image. Choose a label-only "
+            f"attack: {label_only}",
+            argument="attack",
+        )
     if needs == "gradient":
         raise ModelError(
             f"{name} is a white-box attack and needs gradients, which this model does not give: pass a torch module, "
             "or an ONNX file by its path or its name in the zoo"
         )
     raise ModelError(
-        f"{name} needs the {needs} of its queries; this model gives only the {model.gives}: choose another "
+        f"{name} needs the {needs} of its queries; this model gives only the {gives}: choose another "
         "attack, or a model that gives more"
     )
 
 
 def detect_scores(scores: NDArray[Any]) -> Scores:
     """Return the kind of the model's scores, detected from those of the first images."""
-    return "probabilities" if _are_probabilities(scores) else "logits"
+    if scores.shape[1] == 1:
+        return "labels"
+    if (scores < 0).any() or np.abs(scores.sum(axis=1) - 1).max() >= _SUM_TOLERANCE:
+        return "logits"
+    return "labels" if ((scores == 0) | (scores == 1)).all() else "probabilities"
 
 
-def _are_probabilities(scores: NDArray[Any]) -> bool:
-    return bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max() < _SUM_TOLERANCE)
+def _kind_of(model: Model, scores: NDArray[Any], declared: Scores | None) -> Scores:
+    """Return the kind of the first scores; refuse one other than declared, whose loss would mislead the search."""
+    found = detect_scores(scores)
+    # The best of the most probable classes is a label.
+    if declared in (None, found) or (declared == "labels" and model.top is not None):
+        return declared or found
+    reasons = {
+        "labels": "one class number per image" if scores.shape[1] == 1 else "each row is one 1 and zeros",
+        "probabilities": "rows sum to 1",
+        "logits": "rows do not sum to 1, or have negative numbers",
+    }
+    what = f"the model returns {found} ({reasons[found]}), not {declared}"
+    raise InputError(f"{what}: pass scores={found!r}", argument="scores")
 
 
-def check_scores_kind(scores: NDArray[Any], declared: Scores) -> None:
-    """Refuse scores of another kind than declared, whose loss would mislead the search."""
-    are_probabilities = _are_probabilities(scores)
-    if are_probabilities and ((scores == 0) | (scores == 1)).all():
-        raise InputError(
-            "the model returns only decisions: each row of its scores is one 1 and zeros. These attacks climb a loss, "
-            "so it must return probabilities or logits."
-        )
-    if are_probabilities and declared == "logits":
-        raise InputError(
-            "the model returns probabilities (rows sum to 1), not logits: pass scores='probabilities'",
-            argument="scores",
-        )
-    if not are_probabilities and declared == "probabilities":
-        raise InputError(
-            "the model's scores are not probabilities (rows do not sum to 1): pass scores='logits'", argument="scores"
-        )
-
-
-def check_determinism(model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], batch_size: int) -> None:
+def check_determinism(
+    model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], kind: Scores, batch_size: int
+) -> None:
     """Refuse a model whose scores of the same images differ between two calls."""
-    distance = largest_difference(classify(model, pixels, batch_size, scores.shape[1]), scores)
+    again = classify(model, pixels, batch_size, scores.shape[1])
+    remedy = "Switch off dropout and random preprocessing (model.eval())."
+    if kind == "labels":
+        if differing := count_differing(again, scores):
+            raise ModelError(
+                f"the model gives the same images different classes from call to call: {differing} of {len(scores)} "
+                f"differ. A search cannot rely on such labels. {remedy}"
+            )
+        return
+    distance = largest_difference(again, scores)
     if distance > _SAME_CALL * spread_of(scores):
         raise ModelError(
             f"the model gives the same images different scores from call to call: they differ by up to "
             f"{distance:.3g}, where the scores of an image spread over {spread_of(scores):.3g}. A search cannot rely "
-            "on such scores. Switch off dropout and random preprocessing (model.eval())."
+            f"on such scores. {remedy}"
         )
 
 
@@ -240,3 +260,8 @@ def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> N
 def largest_difference(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the largest difference between two arrays of scores."""
     return float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max())
+
+
+def count_differing(left: NDArray[Any], right: NDArray[Any]) -> int:
+    """Return the number of images whose predicted classes differ."""
+    return int((predicted_classes(left) != predicted_classes(right)).sum())

@@ -34,7 +34,8 @@ from parsimon.report.picture import as_rgb
 from parsimon.setsearch import Mask, flipped
 
 NETWORKS = zoo.NAMES
-BLACK_BOX = tuple(name for name, attack in ATTACKS.items() if attack.needs != "gradient")
+# The page shows the loss of each query, which a label-only attack does not have.
+BLACK_BOX = tuple(name for name, attack in ATTACKS.items() if attack.needs not in ("label", "gradient"))
 RADII = ("4/255", "8/255", "16/255")
 BUDGET = 2000
 LARGEST = 10 * 2**20  # bytes of a picture's file
@@ -107,7 +108,7 @@ def steps(image: Image, target: Target, attack: str, radius: str, budget: int = 
         "eps": 255 * threat.eps,
         "classes": list(target.classes),
         "label": label,
-        "confidence": float(threat.confidence(scores)[0]),
+        "confidence": _confidence(scores, threat),
         "budget": budget,
     }
     recorder = _Recorder(model)
@@ -127,8 +128,14 @@ def steps(image: Image, target: Target, attack: str, radius: str, budget: int = 
 def _judged(event: EngineStep, scores: NDArray[Any], threat: Threat, label: int) -> Step:
     """Return what every step tells: the number of the query, the loss, the predicted class."""
     (loss,), _, (seen,) = threat.judge(scores, np.array([label]))
-    confidence = float(threat.confidence(scores)[0])
+    confidence = _confidence(scores, threat)
     return {"query": event.counters.queries, "loss": float(loss), "seen": int(seen), "confidence": confidence}
+
+
+def _confidence(scores: NDArray[Any], threat: Threat) -> float:
+    confidence = threat.confidence(scores)
+    assert confidence is not None, "no attack of the page works on a model that returns labels"
+    return float(confidence[0])
 
 
 def _as_batch(model: Model, image: Image) -> Any:

@@ -131,7 +131,7 @@ class _WatchedRun:
         if not after:
             config, data = self._stored.config, self._stored.data
             reply["sentence"] = sentence_of(self._comparison, {"model": config.model, "data": config.data})
-            reply["classes"] = list(class_names(data.classes, self._comparison.first.clean.classes) or ())
+            reply["classes"] = list(class_names(data.classes, self._comparison.first.clean) or ())
             reply["side"] = max(np.asarray(data.images[0]).shape[1:])
             reply["own"] = config.model if self.target else None
             reply["facts"] = facts_shown(runs.facts_of(self._folder))
@@ -140,13 +140,13 @@ class _WatchedRun:
     @property
     def target(self) -> Target | None:
         config, images = self._stored.config, self._stored.data.images
-        if config.model in stepwise.NETWORKS or not needs_no_code(config.model):
-            return None
         first = self._comparison.first
+        if config.model in stepwise.NETWORKS or not needs_no_code(config.model) or first.clean.kind == "labels":
+            return None
         return Target(
             config.model,
             np.asarray(images[0]).shape,
-            class_names(self._stored.data.classes, first.clean.classes) or (),
+            class_names(self._stored.data.classes, first.clean) or (),
             lambda number: np.asarray(images[number % len(images)]),
             first.threat.scores,
         )

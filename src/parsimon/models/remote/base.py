@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.model import Model, Traffic
+from parsimon.core.model import Model, Traffic, as_columns
 from parsimon.errors import InputError, ModelError, OutageError, ParsimonError, check_number, check_whole, whole_line
 from parsimon.models.remote.redaction import Redactor
 
@@ -236,10 +236,12 @@ class RemoteModel(Model):
 def checked_scores(answer: object, rows: int) -> NDArray[Any]:
     """Return a copy of the scores, since a function may reuse its buffer; refuse other shapes and types.
 
+    Class numbers of shape (images,) become one column.
+
     One extra row in a request and one missing in the next would shift all rows between them.
     """
     try:
-        scores = np.array(answer)
+        scores = as_columns(np.array(answer))
     except Exception as error:  # rows that differ in length, or whatever an object raises
         raise InvalidResponse(f"numpy cannot read the scores: {whole_line(error)}") from error
     if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:

@@ -30,12 +30,13 @@ class Request(NamedTuple):
     method: str = "POST"
 
 
-# Images or files to a request, then its response body to scores (images, classes) or to the most probable classes.
+# Images or files to a request, then its response body to scores (images, classes), class numbers (images,), or the most
+# probable classes.
 Classify = Callable[[Any], Generator[Request, bytes, Any]]
 
 
 class HttpModel(RemoteModel):
-    """An HTTP endpoint. The function yields one request, is sent the response body, and returns scores.
+    """An HTTP endpoint. The function yields one request, is sent the response body, and returns scores or classes.
 
         def classify(images):
             body = yield Request("https://example.org/classify", json.dumps(images.tolist()).encode())
@@ -49,7 +50,8 @@ class HttpModel(RemoteModel):
         files: Give the function files, `"png"` or `"jpeg"`. They have 8-bit pixels, so the attack must be in 8-bit
             mode. The loss of JPEG counts as a part of the model.
         top: The number of classes, the most probable ones, that the endpoint returns. The function then returns, for
-            each image, a mapping from class to probability. See `parsimon.models.top_k` for what that allows.
+            each image, a mapping from class to probability. See `parsimon.models.top_k` for what that allows. An
+            endpoint that returns its best class without a probability needs no `top`: return the class numbers.
         classes: The number of all classes; needed with `top`.
     """
 
@@ -118,7 +120,7 @@ class HttpModel(RemoteModel):
         if not (isinstance(answer, Sequence) and all(isinstance(each, Mapping) for each in answer)):
             raise ModelError(
                 f"{self._place} must return a list with one mapping from class to probability per image, as "
-                f"top={self._returned} says; got {quote(answer)}"
+                f"top={self._returned} says; got {quote(answer)}. To return class numbers, leave out top and classes"
             )
         if len(answer) != images:
             raise InvalidResponse(f"the function must return a mapping for each of {images} images; got {len(answer)}")
