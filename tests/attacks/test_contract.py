@@ -21,7 +21,18 @@ from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid, first_grid
 from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Search
-from parsimon.testing import BUDGET, SHAPES, THREATS, Network, attack_contract, check_attack, clauses, tasks_for
+from parsimon.testing import (
+    BUDGET,
+    LABEL_THREATS,
+    SHAPES,
+    THREATS,
+    Network,
+    attack_contract,
+    check_attack,
+    clauses,
+    tasks_for,
+    threats_for,
+)
 
 Clause = Callable[[Attack], None]
 
@@ -60,7 +71,7 @@ def test_every_attack_keeps_the_contract(attack: Attack, clause: Clause) -> None
 def test_the_contract_sees_every_attack_both_succeed_and_fail(attack: Attack) -> None:
     outcomes = [
         outcome
-        for threat in THREATS
+        for threat in threats_for(attack)
         for outcome in Engine(attack, Network(SHAPES[0]), threat, budget=BUDGET).run(tasks_for(SHAPES[0], threat))
     ]
     assert {outcome.success for outcome in outcomes} == {True, False}
@@ -70,8 +81,10 @@ def test_the_contract_sees_every_attack_both_succeed_and_fail(attack: Attack) ->
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_attack_refuses_a_shape_by_default(name: str, shape: tuple[int, int, int]) -> None:
-    (task,) = tasks_for(shape, THREATS[0], 1)
-    ask = next(ATTACKS[name]().search(ImageContext(0, task.image, THREATS[0], BUDGET), np.random.default_rng(0)))
+    attack = ATTACKS[name]()
+    threat = threats_for(attack)[0]
+    (task,) = tasks_for(shape, threat, 1)
+    ask = next(attack.search(ImageContext(0, task.image, threat, BUDGET), np.random.default_rng(0)))
     assert ask.points.size > 0
 
 
@@ -358,7 +371,7 @@ def test_the_networks_gradient_is_the_numerical_one() -> None:
         assert math.isclose(rise, gradient[pixel], rel_tol=1e-3, abs_tol=1e-3)
 
 
-@pytest.mark.parametrize("threat", THREATS, ids=str)
+@pytest.mark.parametrize("threat", [*THREATS, *LABEL_THREATS], ids=str)
 @pytest.mark.parametrize("count", [1, 6, 30])
 def test_tasks_differ_and_hold_extreme_pixels_and_right_goals(threat: Any, count: int) -> None:
     tasks = tasks_for(SHAPES[0], threat, count)

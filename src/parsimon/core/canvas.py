@@ -69,10 +69,15 @@ def as_input(pixels: Image, threat: Threat) -> Image:
 
 
 def settle_distance(distance: NDArray[Any], outside: NDArray[np.bool_] | None, threat: Threat) -> NDArray[np.float64]:
-    """Return the distances such that a point lies in the ball exactly if its distance is at most eps."""
+    """Return the distances such that a point lies in the ball exactly if its distance is at most eps.
+
+    In 8-bit mode they are multiples of 1/255.
+    """
     exact = np.asarray(distance, np.float64)
+    if threat.eight_bit:
+        exact = np.rint(255 * exact) / 255
     within = np.minimum(exact, threat.eps)
-    return within if outside is None else np.where(outside, np.maximum(exact, math.nextafter(threat.eps, 1)), within)
+    return within if outside is None else np.where(outside, np.maximum(exact, math.nextafter(threat.eps, 2)), within)
 
 
 def pad_batch(images: Any, size: int, namespace: Any) -> Any:
@@ -127,7 +132,7 @@ class Canvas:
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
         if self._clean is not None:
-            self._clean[slot, :] = self._asarray(np.ascontiguousarray(image).reshape(-1))
+            self._clean[slot, :] = self._asarray(np.array(image).reshape(-1))  # a copy: it may be read-only
         for side, bound in enumerate(self._threat.bounds(image)):
             self._bounds[side, slot, :] = self._asarray(bound.reshape(-1))
         self._bases[slot] = None

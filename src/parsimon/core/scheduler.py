@@ -62,6 +62,8 @@ class ActiveImage:
         size = ask.points.size
         if not size:
             raise InputError("the attack asks for no image: an ask must have at least one point")
+        if self.closest is not None and not (ask.charged and ask.eligible_from == -math.inf):
+            raise InputError("the attack is label-only: all of its asks must be charged, and end at any success")
         self.ask, self.sent = ask, 0
         self.allowed = min(size, budget - self.queries) if ask.charged else size
         self.entries.clear()

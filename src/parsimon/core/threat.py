@@ -58,6 +58,8 @@ class Threat:
         check_choice("rounding", self.rounding, get_args(Rounding))
         check_flag("eight_bit", self.eight_bit)
         check_flag("until_budget", self.until_budget)
+        if self.until_budget and self.loss != "label":
+            raise InputError("until_budget is for label-only attacks, whose loss is 'label'", argument="until_budget")
         if self.eight_bit and self.eight_bit_steps == 0:
             raise InputError(
                 f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}",

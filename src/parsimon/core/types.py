@@ -16,8 +16,9 @@ Some published attacks make evaluations that this rule does not cover. They are 
 - `gradients`: evaluations that also returned the gradient, for white-box attacks only.
 
 A label-only attack sees the predicted class alone, and looks for an adversarial image close to the clean one. It may
-ask outside the ball. The *radius* of an image is the distance of the closest adversarial image found. With
-`until_budget` such an attack continues after its success: `queries` still counts to the success, and `extra` the rest.
+ask outside the ball, and all of its queries are charged. The *radius* of an image is the distance of the closest
+adversarial image found. With `until_budget` such an attack continues after its success: `queries` still counts to the
+success, and `extra` the rest.
 """
 
 from __future__ import annotations

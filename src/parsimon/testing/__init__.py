@@ -13,6 +13,16 @@ evaluates one image at a time and shares no rendering, loss or counting code wit
 """
 
 from parsimon.testing.clauses import attack_contract, check_attack
-from parsimon.testing.model import BUDGET, SHAPES, THREATS, Network, tasks_for
+from parsimon.testing.model import BUDGET, LABEL_THREATS, SHAPES, THREATS, Network, tasks_for, threats_for
 
-__all__ = ["BUDGET", "SHAPES", "THREATS", "Network", "attack_contract", "check_attack", "tasks_for"]
+__all__ = [
+    "BUDGET",
+    "LABEL_THREATS",
+    "SHAPES",
+    "THREATS",
+    "Network",
+    "attack_contract",
+    "check_attack",
+    "tasks_for",
+    "threats_for",
+]

@@ -15,7 +15,7 @@ import numpy as np
 
 from parsimon.core.types import Ask, Attack, Corners, Reply, Task, next_ask
 from parsimon.errors import InputError, first_line
-from parsimon.testing.model import LARGE, SHAPES, THREATS, Network, Recording, eight_bit
+from parsimon.testing.model import LARGE, SHAPES, Network, Recording, eight_bit, threats_for
 from parsimon.testing.twin import Case, rendered, within
 
 
@@ -27,15 +27,21 @@ def _snapshot(value: Any) -> Any:
 
 
 def stays_in_the_ball(attack: Attack) -> None:
-    """Check that every point that may end the attack lies in the ball, and that successes fool the network."""
-    for case in (Case(threat=threat) for threat in THREATS):
+    """Check that every point that may end the attack lies in the ball, and that successes fool the network.
+
+    A label-only attack may ask for any image in [0, 1].
+    """
+    label_only = attack.needs == "label"
+    ball = "[0, 1]" if label_only else "the ball"
+    for case in (Case(threat=threat) for threat in threats_for(attack)):
         tasks = {task.index: task for task in case.tasks}
         for task in case.tasks:
             context = case.context(task)
+            bounds = (np.zeros_like(task.image), np.ones_like(task.image)) if label_only else context.bounds
             for ask, _ in case.by_hand(attack, task):
                 assert ask.eligible_from == math.inf or all(
-                    within(shown, context.bounds) for shown in rendered(context, ask.points)
-                ), f"{attack} leaves the ball with a point that may end the attack."
+                    within(shown, bounds) for shown in rendered(context, ask.points)
+                ), f"{attack} leaves {ball} with a point that may end the attack."
         for outcome, pixels in case.by_engine(attack).values():
             if pixels is not None:
                 task, shown = tasks[outcome.index], np.frombuffer(pixels, np.float32).reshape(case.network.shape)
@@ -55,7 +61,7 @@ def is_deterministic_in_its_seed(attack: Attack) -> None:
             random.seed(seed)
             np.random.seed(seed)
             states = repr((random.getstate(), np.random.get_state()))
-            outcomes.append(Case().by_twin(attack))
+            outcomes.append(Case.of(attack).by_twin(attack))
             assert states == repr((random.getstate(), np.random.get_state())), (
                 f"{attack} draws from a global random state instead of the rng that it is given."
             )
@@ -67,7 +73,7 @@ def is_deterministic_in_its_seed(attack: Attack) -> None:
 
 def asks_the_same_after_the_same_replies(attack: Attack) -> None:
     """Check that equal replies lead to equal asks, which resuming a run relies on."""
-    for case in (Case(threat=threat) for threat in THREATS[::3]):
+    for case in (Case(threat=threat) for threat in threats_for(attack)[::3]):
         for task in case.tasks:
             recorded = [(_snapshot(ask), deepcopy(reply)) for ask, reply in case.by_hand(attack, task)]
             search = case.search(attack, task)
@@ -81,36 +87,37 @@ def asks_the_same_after_the_same_replies(attack: Attack) -> None:
 
 def does_not_depend_on_other_images(attack: Attack) -> None:
     """Check that outcomes do not depend on the batch size, on other images or on their order."""
-    case = Case()
+    case = Case.of(attack)
     expected = case.by_twin(attack)
     for batch_size, in_flight in product((1, 7, 64), (1, 3, 256)):
         where = f"with batch_size={batch_size} and in_flight={in_flight}"
         case.compare(attack, expected, where, batch_size=batch_size, in_flight=in_flight, backwards=in_flight == 3)
-    case = Case(Network(LARGE))
+    case = Case.of(attack, network=Network(LARGE))
     with suppress(InputError):  # it may refuse them
         case.compare(attack, case.by_twin(attack), "on large images", batch_size=2, in_flight=5)
 
 
 def is_counted_exactly(attack: Attack) -> None:
     """Check that the counts of the engine are those of one query at a time."""
-    for case in (Case(threat=threat) for threat in THREATS):
+    for case in (Case(threat=threat) for threat in threats_for(attack)):
         case.compare(attack, case.by_twin(attack), f"under {case.threat}")
 
 
 def never_exceeds_its_budget(attack: Attack) -> None:
     """Check that every evaluated image is counted, and that uncharged ones are bounded."""
     for budget in (1, 2, 3, 17, 100):
-        Case(budget=budget).by_twin(attack)  # checks the bound
+        Case.of(attack, budget=budget).by_twin(attack)  # checks the bound
         network = Recording(SHAPES[0])
-        outcomes = [outcome for outcome, _ in Case(network, budget=budget).by_engine(attack, batch_size=1).values()]
+        case = Case.of(attack, network=network, budget=budget)
+        outcomes = [outcome for outcome, _ in case.by_engine(attack, batch_size=1).values()]
         for outcome in outcomes:
-            assert outcome.queries <= budget, (
-                f"{attack} was charged {outcome.queries} queries with a budget of {budget}."
+            assert outcome.charged <= budget, (
+                f"{attack} was charged {outcome.charged} queries with a budget of {budget}."
             )
-            assert outcome.ended != "budget" or outcome.queries == budget, (
+            assert outcome.ended != "budget" or outcome.charged == budget, (
                 f"{attack} ended before its budget was spent."
             )
-        counted = sum(outcome.queries + outcome.uncharged for outcome in outcomes)
+        counted = sum(outcome.charged + outcome.uncharged for outcome in outcomes)
         assert len(network.rows) == counted, f"{attack} evaluated {len(network.rows)} images; {counted} were counted."
 
 
@@ -118,7 +125,7 @@ def takes_images_of_any_shape(attack: Attack) -> None:
     """Check grey, colour, odd and narrow images, in 8-bit mode or not; only the first shape must not be refused."""
     for shape in SHAPES:
         try:
-            for threat in THREATS:
+            for threat in threats_for(attack):
                 network = Recording(shape)
                 case = Case(network, threat, count=2)
                 case.compare(attack, case.by_twin(attack), f"under {threat}")
@@ -150,14 +157,14 @@ def does_not_modify_its_input(attack: Attack) -> None:
                 # The canvas paints only the difference to this set.
                 assert _snapshot(ask) == asked, f"{attack} writes to an earlier ask."
 
-    case = Case()
+    case = Case.of(attack)
     for _ in zip_longest(*(watched(case, task) for task in case.tasks)):
         pass
 
 
 def reports_where_it_changes_a_set(attack: Attack) -> None:
     """Check that a mutable set differs from the previous ask only in the windows that the ask reports."""
-    case = Case()
+    case = Case.of(attack)
     for task in case.tasks:
         last, before = None, np.empty(0, np.bool_)
         for points in (_changed_in_place(ask) for ask, _ in case.by_hand(attack, task)):

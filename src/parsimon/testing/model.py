@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model, ScoreGradient
 from parsimon.core.threat import Threat
-from parsimon.core.types import Image, Task
+from parsimon.core.types import Attack, Image, Task
 
 BUDGET = 120  # the longest step of the built-in attacks takes a hundred queries
 SHAPES = ((3, 8, 8), (1, 8, 8), (3, 9, 7), (1, 7, 12), (1, 1, 5), (1, 1, 1))
@@ -21,6 +21,17 @@ THREATS = (  # every pair of choices occurs in one of them
     Threat(0.02, targeted=True, eight_bit=True),
     Threat(0.02, targeted=True, loss="margin"),
 )
+LABEL_THREATS = (
+    Threat(0.02, loss="label"),
+    Threat(0.02, loss="label", eight_bit=True, until_budget=True),
+    Threat(0.02, targeted=True, loss="label", eight_bit=True),
+    Threat(0.02, targeted=True, loss="label", until_budget=True),
+)
+
+
+def threats_for(attack: Attack) -> tuple[Threat, ...]:
+    """Return the threats under which an attack is checked."""
+    return LABEL_THREATS if attack.needs == "label" else THREATS
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import math
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,22 @@ from parsimon.core.types import (
     Task,
     next_ask,
 )
-from parsimon.testing.model import BUDGET, SHAPES, THREATS, Network, eight_bit, tasks_for
+from parsimon.testing.model import BUDGET, SHAPES, THREATS, Network, eight_bit, tasks_for, threats_for
 
 _NETWORK = Network(SHAPES[0])
 
 PixelOutcome = tuple[Outcome, bytes | None]  # an outcome, with pixels instead of its point
 # Each ask with its reply before the search receives it, or with None if the attack has ended; then the outcome.
 Exchanges = Generator[tuple[Ask, Reply | None], None, Outcome]
+
+
+class Seen(NamedTuple):
+    """One evaluated image."""
+
+    shown: Image
+    loss: float
+    predicted: int
+    hit: bool  # whether it is adversarial and lies in the ball
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,11 @@ class Case:
     threat: Threat = THREATS[0]
     budget: int = BUDGET
     count: int = 6
+
+    @classmethod
+    def of(cls, attack: Attack, **settings: Any) -> Self:
+        """Return a case under the first threat for this attack."""
+        return cls(threat=threats_for(attack)[0], **settings)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -60,10 +75,13 @@ class Case:
         search, context = self.search(attack, task), self.context(task)
         outcome = Outcome(task.index, False, 0, "exhausted")
         reply: Reply | None = None
-        received: list[float] = []
+        seen: list[Seen] = []
         while (ask := next_ask(search, reply)) is not None:
             assert ask.points.size, f"{attack} asks for no image: an ask must have at least one point."
             assert attack.white_box or not ask.gradient, f"{attack} asks for gradients, but is not a white-box attack."
+            assert attack.needs != "label" or (ask.charged and ask.eligible_from == -math.inf), (
+                f"{attack} is label-only: all of its asks must be charged, and end at any success."
+            )
             evaluated = []
             for shown in rendered(context, ask.points):
                 assert shown.shape == context.shape, (
@@ -85,11 +103,11 @@ class Case:
                     f"{attack} asks for more than {self.budget + 1} uncharged images with a budget of {self.budget}: "
                     "uncharged queries must be bounded."
                 )
-                loss, predicted, gradient = self._evaluate(task.goal, shown, ask.gradient)
-                received.append(loss)
-                if self.fooled(predicted, task) and not outside and loss >= ask.eligible_from:
-                    point = Images(shown[None]).point(0)
-                    outcome = replace(outcome, success=True, ended="success", predicted=predicted, point=point)
+                loss, predicted, gradient = self._evaluate(task, shown, ask.gradient)
+                hit = self.fooled(predicted, task) and not outside
+                seen.append(Seen(shown, loss, predicted, hit))
+                if hit and loss >= ask.eligible_from and not self.threat.until_budget:
+                    outcome = replace(_success(outcome, seen[-1]), ended="success")
                     break
                 evaluated.append((loss, gradient))
             reply = None
@@ -99,15 +117,29 @@ class Case:
             yield ask, reply
             if reply is None:
                 break
-        return replace(outcome, flat=not outcome.success and len(received) > 1 and len(set(received)) == 1)
+        if attack.needs == "label":
+            return self._with_radii(outcome, seen)
+        flat = not outcome.success and len(seen) > 1 and len({each.loss for each in seen}) == 1
+        return replace(outcome, flat=flat)
+
+    def _with_radii(self, outcome: Outcome, seen: Sequence[Seen]) -> Outcome:
+        """Complete the outcome of a label-only attack."""
+        losses = [each.loss for each in seen]
+        closer = [number for number, loss in enumerate(losses) if loss > max(losses[:number], default=-math.inf)]
+        outcome = replace(outcome, radii=tuple((number + 1, -losses[number]) for number in closer))
+        hits = [number for number, each in enumerate(seen, 1) if each.hit]
+        if not self.threat.until_budget or not hits:
+            return outcome
+        counted = replace(outcome, queries=hits[0], extra=len(seen) - hits[0])
+        return _success(counted, seen[closer[-1]])
 
     def fooled(self, predicted: int, task: Task) -> bool:
         """Return whether this prediction is a success."""
         return (predicted == task.goal) == self.threat.targeted
 
-    def _evaluate(self, goal: int, shown: Image, with_gradient: bool) -> tuple[float, int, Image | None]:
+    def _evaluate(self, task: Task, shown: Image, with_gradient: bool) -> tuple[float, int, Image | None]:
         """Return the loss of one image, its predicted class, and the gradient if it is wanted."""
-        gradient = None
+        goal, gradient = task.goal, None
         if with_gradient:
             goals = np.array([goal])
             (scores,), (gradient,) = self.network.vjp(
@@ -115,11 +147,22 @@ class Case:
             )
         else:
             (scores,) = self.network(shown[None])
+        predicted = int(scores.argmax())
+        if self.threat.loss == "label":
+            return -self._distance(task, shown) if self.fooled(predicted, task) else -math.inf, predicted, None
         if self.threat.loss == "margin":
             loss = np.delete(scores, goal).max() - scores[goal]
         else:
             loss = scores.max() + np.log(np.exp(scores - scores.max()).sum()) - scores[goal]
-        return -loss if self.threat.targeted else loss, int(scores.argmax()), gradient
+        return -loss if self.threat.targeted else loss, predicted, gradient
+
+    def _distance(self, task: Task, shown: Image) -> float:
+        """Return the distance to the clean image, in single precision or in levels; in the ball it is at most eps."""
+        distance = float(np.float32(np.abs(shown.astype(np.float64) - task.image).max()))
+        if self.threat.eight_bit:
+            distance = round(255 * distance) / 255
+        inside = within(shown, self.threat.bounds(task.image))
+        return min(distance, self.threat.eps) if inside else max(distance, math.nextafter(self.threat.eps, math.inf))
 
     def by_twin(self, attack: Attack) -> dict[int, PixelOutcome]:
         """Return the outcomes of the twin, by image."""
@@ -156,6 +199,11 @@ class Case:
             assert found[index] == outcome, (
                 f"{attack} has another outcome {where} than one query at a time: {found[index][0]}, not {outcome[0]}."
             )
+
+
+def _success(outcome: Outcome, found: Seen) -> Outcome:
+    point = Images(found.shown[None]).point(0)
+    return replace(outcome, success=True, predicted=found.predicted, point=point)
 
 
 def rendered(context: ImageContext, points: Corners | Images) -> Iterator[Image]:
