@@ -16,7 +16,21 @@ from parsimon.version import __version__ as __version__
 if TYPE_CHECKING:
     from parsimon import zoo
     from parsimon.api import attack, check, compare, evaluate
-    from parsimon.attacks import NES, PGD, Bandits, Parsimonious, RandomCorners, SignHunter, SimBA, Square, Thrift
+    from parsimon.attacks import (
+        ADBA,
+        NES,
+        PGD,
+        Bandits,
+        HopSkipJump,
+        Parsimonious,
+        RandomCorners,
+        RayS,
+        SignFlip,
+        SignHunter,
+        SimBA,
+        Square,
+        Thrift,
+    )
     from parsimon.core.threat import Threat
     from parsimon.core.types import Attack, Outcome
     from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
@@ -24,6 +38,7 @@ if TYPE_CHECKING:
     from parsimon.results.result import Comparison, Result
 
 __all__ = [
+    "ADBA",
     "NES",
     "PGD",
     "Attack",
@@ -31,6 +46,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "EvaluationGrid",
+    "HopSkipJump",
     "InputError",
     "MissingExtraError",
     "ModelError",
@@ -38,7 +54,9 @@ __all__ = [
     "ParsimonError",
     "Parsimonious",
     "RandomCorners",
+    "RayS",
     "Result",
+    "SignFlip",
     "SignHunter",
     "SimBA",
     "Square",
@@ -55,7 +73,10 @@ __all__ = [
 # before it is ready for Ctrl-C.
 _HOMES = {
     "api": ("attack", "check", "compare", "evaluate"),
-    "attacks": ("NES", "PGD", "Bandits", "Parsimonious", "RandomCorners", "SignHunter", "SimBA", "Square", "Thrift"),
+    "attacks": (
+        *("ADBA", "NES", "PGD", "Bandits", "HopSkipJump", "Parsimonious", "RandomCorners"),
+        *("RayS", "SignFlip", "SignHunter", "SimBA", "Square", "Thrift"),
+    ),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
     "results.evaluation": ("Evaluation", "EvaluationGrid"),
     "results.result": ("Comparison", "Result"),

@@ -40,7 +40,8 @@ def test_a_paper_is_the_one_that_the_file_of_the_attack_starts_with(name: str) -
     text = " ".join((__import__(attack.__module__, fromlist=["_"]).__doc__ or "").split())
     assert f"*{paper['title']}*" in text
     assert str(paper["year"]) in text
-    assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{5}|openreview\.net/forum\?id=\w+)", paper["link"])
+    homes = r"arxiv\.org/abs/\d{4}\.\d{5}|openreview\.net/forum\?id=\w+|www\.ecva\.net/papers/[\w/]+\.pdf"
+    assert re.fullmatch(rf"https://({homes})", paper["link"])
     assert paper["authors"].split(",")[0].split()[0] in text
 
 

@@ -9,11 +9,28 @@ from typing import Any
 import pytest
 
 from parsimon import InputError, Parsimonious
-from parsimon.attacks import ATTACKS, NES, PGD, Bandits, RandomCorners, SignHunter, SimBA, Square, Thrift
+from parsimon.attacks import (
+    ADBA,
+    ATTACKS,
+    NES,
+    PGD,
+    Bandits,
+    HopSkipJump,
+    RandomCorners,
+    RayS,
+    SignFlip,
+    SignHunter,
+    SimBA,
+    Square,
+    Thrift,
+)
 from parsimon.attacks.registry import attack_rows, parse_attack, split_settings
 from parsimon.core.types import Attack
 
-NAMES = ["parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"]
+NAMES = [
+    *("parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"),
+    *("rays", "signflip", "hopskipjump", "adba"),
+]
 
 
 @pytest.mark.parametrize(
@@ -29,6 +46,12 @@ NAMES = ["parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "si
         ("simba", SimBA()),
         ("random", RandomCorners()),
         ("pgd", PGD()),
+        ("rays", RayS()),
+        ("signflip", SignFlip()),
+        ("signflip:imagenet", SignFlip(resize=2.0)),
+        ("hopskipjump,gamma=30", HopSkipJump(gamma=30)),
+        ("adba", ADBA("median")),
+        ("adba,next_radius=middle", ADBA("middle")),
         ("nes:cifar10,strict=true", NES(strict=True)),
         ("nes:imagenet-0.05,strict=false", NES(sigma=0.1, by_length=True, momentum=0.0, anneal=False)),
         ("bandits:imagenet-0.05", Bandits(100.0, 0.01, 1.0, 0.1, 50)),

@@ -12,7 +12,20 @@ import numpy as np
 import pytest
 
 import parsimon
-from parsimon import NES, PGD, Bandits, InputError, Parsimonious, RandomCorners, SimBA, Square, Thrift
+from parsimon import (
+    ADBA,
+    NES,
+    PGD,
+    Bandits,
+    HopSkipJump,
+    InputError,
+    Parsimonious,
+    RandomCorners,
+    SignFlip,
+    SimBA,
+    Square,
+    Thrift,
+)
 from parsimon.attacks.registry import parse_attack
 from parsimon.core.model import Model
 from parsimon.core.parsing import parse_number
@@ -170,6 +183,9 @@ ATTACKS: dict[type[parsimon.Attack], dict[str, tuple[object, ...]]] = {
     SimBA: {"basis": WORD, "step": POSITIVE, "frequencies": (*POSITIVE, 1.1)},
     Square: {"p_init": (*POSITIVE, 1.1)},
     Thrift: dict.fromkeys(("contrast", "texture", "deduce", "rank"), FLAG),
+    ADBA: {"next_radius": WORD},
+    HopSkipJump: {"probes": WHOLE, "gamma": POSITIVE},
+    SignFlip: {"alpha": (*POSITIVE, 1.1), "flip": (*POSITIVE, 0.02), "resize": (*POSITIVE, 0.9)},
 }
 
 

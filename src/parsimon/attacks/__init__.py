@@ -1,13 +1,17 @@
-"""One file per attack, and what two of them share (`mutable_corner`); `registry` parses their names.
+"""One file per attack, and what several share (`mutable_corner`, `boundary`); `registry` parses their names.
 
 A new attack needs its file and a line in `ATTACKS`. Imports core and setsearch.
 """
 
+from parsimon.attacks.adba import ADBA
 from parsimon.attacks.bandits import Bandits
+from parsimon.attacks.hopskipjump import HopSkipJump
 from parsimon.attacks.nes import NES
 from parsimon.attacks.parsimonious import Parsimonious
 from parsimon.attacks.pgd import PGD
 from parsimon.attacks.random_corners import RandomCorners
+from parsimon.attacks.rays import RayS
+from parsimon.attacks.signflip import SignFlip
 from parsimon.attacks.signhunter import SignHunter
 from parsimon.attacks.simba import SimBA
 from parsimon.attacks.square import Square
@@ -24,15 +28,23 @@ ATTACKS: dict[str, type[Attack]] = {
     "simba": SimBA,
     "random": RandomCorners,
     "pgd": PGD,
+    "rays": RayS,
+    "signflip": SignFlip,
+    "hopskipjump": HopSkipJump,
+    "adba": ADBA,
 }
 
 __all__ = [
+    "ADBA",
     "ATTACKS",
     "NES",
     "PGD",
     "Bandits",
+    "HopSkipJump",
     "Parsimonious",
     "RandomCorners",
+    "RayS",
+    "SignFlip",
     "SignHunter",
     "SimBA",
     "Square",

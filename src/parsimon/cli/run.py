@@ -95,8 +95,8 @@ def compare(attacks: tuple[str, ...], **settings: Any) -> None:
     """Compare several attacks on the same images of the same model, in one table.
 
     Without arguments: the attacks of the paper, which are parsimonious, bandits, nes, and pgd as the white-box line. An
-    ATTACK is one of parsimonious, thrift, bandits, nes, square, signhunter, simba, random, pgd; with the preset of a
-    published experiment after a colon, and settings after commas.
+    ATTACK is one of parsimonious, thrift, bandits, nes, square, signhunter, simba, random, pgd, rays, signflip,
+    hopskipjump, adba; with the preset of a published experiment after a colon, and settings after commas.
 
     \b
     parsimon compare
