@@ -56,8 +56,9 @@ bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/workers.py
 
-bench-peers: $(VENV)/.peers  ## Square beside two other implementations of it
+bench-peers: $(VENV)/.peers  ## Square and HopSkipJump beside other implementations of them
 	$(BIN)/python benchmarks/square_peers.py
+	$(BIN)/python benchmarks/hopskipjump_peers.py
 
 bench-throughput: $(VENV)/.peers  ## how long an evaluation takes, beside the peers
 	$(BIN)/python benchmarks/throughput.py
