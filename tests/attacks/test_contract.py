@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -279,9 +279,17 @@ class HidesWhereItPaints(Honest):
             base[rng.integers(channels)] ^= True
 
 
+class MindsWhatTheModelReturns(Honest):
+    needs: ClassVar = "label"
+
+    def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
+        return context.image if context.threat.scores == "labels" else super().candidate(context, rng)
+
+
 @pytest.mark.parametrize(
     ("attack", "clause", "sentence"),
     [
+        (MindsWhatTheModelReturns, clauses.needs_no_more_than_labels, "has another outcome on labels alone"),
         (HidesWhereItPaints, clauses.reports_where_it_changes_a_set, "outside the windows that it reports"),
         (LeavesTheBall, clauses.stays_in_the_ball, "leaves the ball"),
         (LeavesTheBallInItsLastQuestion, clauses.stays_in_the_ball, "leaves the ball"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from parsimon.core.types import Ask, Attack, Corners, Reply, Task, next_ask
 from parsimon.errors import InputError, first_line
-from parsimon.testing.model import LARGE, SHAPES, Network, Recording, eight_bit, threats_for
+from parsimon.testing.model import LARGE, SHAPES, Labels, Network, Recording, eight_bit, threats_for
 from parsimon.testing.twin import Case, rendered, within
 
 
@@ -178,6 +178,15 @@ def reports_where_it_changes_a_set(attack: Attack) -> None:
             last, before = points.base, points.base.copy()
 
 
+def needs_no_more_than_labels(attack: Attack) -> None:
+    """Check that a label-only attack does the same to a network and to one that returns labels alone."""
+    if attack.needs != "label":
+        return
+    for case in (Case(threat=threat) for threat in threats_for(attack)):
+        of_labels = replace(case, network=Labels(case.network.shape), threat=replace(case.threat, scores="labels"))
+        of_labels.compare(attack, case.by_engine(attack), "on labels alone")
+
+
 def _changed_in_place(ask: Ask) -> Corners | None:
     """Return the points of an ask, if its set may be changed in place."""
     return ask.points if isinstance(ask.points, Corners) and ask.points.changed is not None else None
@@ -193,6 +202,7 @@ attack_contract: tuple[Callable[[Attack], None], ...] = (
     takes_images_of_any_shape,
     does_not_modify_its_input,
     reports_where_it_changes_a_set,
+    needs_no_more_than_labels,
 )
 
 
