@@ -95,10 +95,12 @@ def test_an_unfinished_run_states_bounds_and_no_rate(tmp_path: Path) -> None:
     assert run(tmp_path, "show", "cut", "--fail-under", "0").returncode == 3
 
 
-@pytest.mark.parametrize("command", [("run", "--attack", "thrift"), ("compare", "square"), ("evaluate",)])
+@pytest.mark.parametrize(
+    "command", [("run", "--attack", "thrift"), ("compare", "square"), ("evaluate", "--attack", "square")]
+)
 @pytest.mark.parametrize("model", ["mine:labels", "mine:numbers"])
 def test_an_attack_that_needs_scores_is_refused_on_labels(folder: Path, command: Any, model: str) -> None:
-    named = (model,) if command == ("evaluate",) else ("--model", model)
+    named = (model,) if command[0] == "evaluate" else ("--model", model)
     for declared in ((), ("--scores", "labels")):
         ran = run(folder, *command, *named, "--data", "data.npz", *declared)
         assert ran.returncode == 2

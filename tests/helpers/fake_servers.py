@@ -73,7 +73,8 @@ def inference(infer: Infer, datatype: str = "FP32", shape: tuple[int, ...] = (-1
             return 200, json.dumps({"inputs": inputs, "outputs": outputs}).encode()
         (told,) = json.loads(asked.body)["inputs"]
         scores = infer(np.array(told["data"], np.float32).reshape(told["shape"]))
-        output = {"name": "scores", "datatype": "FP32", "shape": scores.shape, "data": scores.ravel().tolist()}
+        kind = "FP32" if scores.dtype.kind == "f" else "INT64"
+        output = {"name": "scores", "datatype": kind, "shape": scores.shape, "data": scores.ravel().tolist()}
         return 200, json.dumps({"model_name": "m", "outputs": [output]}).encode()
 
     return reply

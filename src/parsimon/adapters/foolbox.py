@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from parsimon.adapters.recipe import KINDS, Recipe, every_attack
+from parsimon.core.engine import checked_scores
+from parsimon.core.threat import predicted_classes
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, require
 from parsimon.models.foolbox import foolbox_model, format_of
@@ -58,7 +60,8 @@ class FoolboxAttack(_foolbox.attacks.base.AttackWithDistance):  # type: ignore[m
                 raise InputError("these attacks need a radius, and look for no smallest one: epsilons must be numbers")
             if eps == 0:  # as in many a list of radii: the clean images
                 adversarial.append(images)
-                success.append(_foolbox.attacks.base.get_criterion(criterion)(images, model(images)))
+                seen = predicted_classes(checked_scores(model(images).numpy(), len(images)))
+                success.append(_tensors.from_numpy(images, (seen == goals) == targeted))
                 continue
             found = self._recipe.run(wrapped, form, images.numpy(), goals, eps, targeted=targeted)
             adversarial.append(_tensors.from_numpy(images, found.images))
