@@ -1,15 +1,15 @@
 """HopSkipJump: Chen, Jordan and Wainwright, *HopSkipJumpAttack: A Query-Efficient Decision-Based Attack* (2020), for
 the L-infinity norm.
 
-Walk along the decision boundary by estimates of its normal (Algorithm 2). With d the number of pixels and theta =
+Walk along the decision boundary by estimates of its normal. With d the number of pixels and theta =
 gamma / d^2:
 
 1. Draw images of uniform noise until one is adversarial. Bisect the line from the image to it, to 0.001.
-2. Bin-Search (Algorithm 1): bisect the radius of the projection of that point, to theta times its distance.
+2. Bin-Search: bisect the radius of the projection of that point, to theta times its distance.
 3. Probe at the boundary: ask for points at a distance delta in random directions. In iteration t there are 100 sqrt(t)
    of them; delta is 0.1 at first, then d theta times the distance of the last point before Bin-Search.
 4. Estimate the gradient: the mean of the directions, weighted +1 where adversarial and -1 elsewhere, less the mean
-   weight (the variance reduction of section III).
+   weight, to reduce the variance.
 5. Step by the sign of the gradient. The step is the distance of the point over sqrt(t), and is halved until the new
    point is adversarial. Continue with 2.
 
@@ -49,7 +49,7 @@ _PROBES_PER_ASK = 20  # an estimate in one ask would hold hundreds of probes in 
 
 @dataclass(frozen=True)
 class HopSkipJump(Attack):
-    """HopSkipJump in the L-infinity norm, for models that return a label alone. The defaults are those of the paper.
+    """HopSkipJump in the L-infinity norm, for models that return a label alone. The defaults are the authors' own.
 
     Attributes:
         probes: Probes of the first gradient estimate; estimate t has sqrt(t) times as many.

@@ -1,12 +1,12 @@
 """RayS: Chen and Gu, *RayS: A Ray Searching Method for Hard-label Adversarial Attack* (KDD 2020).
 
-Search directions of signs for one in which the decision boundary is close (Algorithm 3):
+Search directions of signs for one in which the decision boundary is close:
 
 1. Start with all signs +1. Cut the flattened image, channels first, into runs: the whole, then halves, quarters and so
    on. Runs of one level have the same length, rounded up; the last may be shorter.
 2. Flip the signs of the next run. Ask for the point in that direction at the smallest length so far.
 3. If it is not adversarial, keep the old signs: one query was enough.
-4. If it is, find the boundary in that direction by bisection between 0 and that length, to 0.001 (Algorithm 1). Keep
+4. If it is, find the boundary in that direction by bisection between 0 and that length, to 0.001. Keep
    the new signs if it is closer.
 5. As long as no length is known, ask for radii 1, 2, ..., 10 instead, and bisect below the first that is adversarial.
 
@@ -66,7 +66,7 @@ def _runs(size: int) -> Iterator[slice]:
 def _boundary(
     image: Image, signs: NDArray[np.float32], longest: np.float32 | None
 ) -> Generator[Ask, Reply, np.float32 | None]:
-    """Return the length of a direction up to the boundary, or None if that is above `longest` (Algorithm 1)."""
+    """Return the length of a direction up to the boundary, or None if that is above `longest` (steps 2 to 5)."""
     norm: np.float32 = np.sqrt(np.float32(signs.size))
     component = np.float32(1) / norm  # of the unit vector in that direction
     if longest is None:

@@ -1,7 +1,7 @@
 """SignFlip: Chen, Zhang, Hu and Wu, *Boosting Decision-based Black-box Adversarial Attacks with Random Sign Flip*
 (ECCV 2020).
 
-Shrink an adversarial perturbation step by step, and flip random signs of it in between (Algorithm 1):
+Shrink an adversarial perturbation step by step, and flip random signs of it in between:
 
 1. Draw images of uniform noise until one is adversarial. Bisect the radius of its projection, in 10 queries.
 2. Project: add +-alpha at random, clip to the radius less alpha, and keep the result if it is adversarial.
@@ -10,7 +10,7 @@ Shrink an adversarial perturbation step by step, and flip random signs of it in 
 4. After every 10 rounds of 2 and 3, adapt: raise alpha if more than 7 projections were adversarial, and lower it if
    fewer than 3 were; the same for the probabilities and flips.
 
-Noise and flips are drawn at a lower resolution on large images and resized bilinearly (section 3.3). All constants are
+Noise and flips are drawn at a lower resolution on large images and resized bilinearly. All constants are
 those of the authors' code. That code does not count the queries for the noise; here they are charged. Its targeted
 attacks start from an image of the target class; here they start from noise, and fail if none is of that class.
 """
@@ -37,7 +37,7 @@ _START_BISECTIONS = 10
 
 @dataclass(frozen=True)
 class SignFlip(Attack):
-    """SignFlip, for models that return a label alone. The defaults are those of the authors for CIFAR-10.
+    """SignFlip, for models that return a label alone. The defaults are those of the authors' code.
 
     Attributes:
         alpha: First step by which the radius shrinks.
