@@ -14,7 +14,7 @@ Differences by design:
 - checks: Foolbox asks again for points that it knows to be adversarial, up to three times per iteration;
 - probes: from the second iteration on, Foolbox sets their size by the distance after the binary search, parsimon and
   the authors by the distance before it;
-- binary search: Foolbox stops at the resolution of single precision, parsimon and the authors at theta times the distance;
+- binary search: Foolbox stops at the resolution of single precision, parsimon and the authors at their tolerance;
 - randomness: each has its own stream.
 """
 
