@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
 from parsimon.attacks import PGD, Thrift
 from parsimon.attacks.registry import attack_rows, reference_row
-from parsimon.core.threat import Loss, Scores
+from parsimon.core.threat import Loss, Scores, Threat
 from parsimon.core.types import Attack
 from parsimon.data.pairs import split_pairs
+from parsimon.data.validate import as_images
 from parsimon.errors import InputError, check_whole
 from parsimon.models import as_model
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
-from parsimon.runs.evaluation import ENSEMBLE, EvaluationConfig, check_black_box, evaluate_radii
-from parsimon.runs.execute import Inputs, Watch, execute
+from parsimon.runs.evaluation import EvaluationConfig, check_black_box, default_attacks, evaluate_radii
+from parsimon.runs.execute import Watch, execute
 from parsimon.runs.findings import Findings, find
+from parsimon.runs.preflight import first_kind
+from parsimon.runs.preparation import Inputs
 
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
@@ -33,6 +36,8 @@ class SharedSettings(TypedDict, total=False):
         scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. By default it is detected from the
             scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
+        until_budget: Let label-only attacks continue after their success until the budget is spent, to find closer
+            adversarial images. See `Outcome.radius`.
         seed: Seed of the attack's random choices. An image's result depends on it and on the image's index.
         batch_size: Images per batch; by default 256, and on a CPU 64 to 512, more for more images.
         in_flight: Images attacked at once; it sets the memory used.
@@ -50,6 +55,7 @@ class SharedSettings(TypedDict, total=False):
     loss: Loss | None
     scores: Scores | None
     eight_bit: bool
+    until_budget: bool
     seed: int
     batch_size: int | None
     in_flight: int | None
@@ -152,7 +158,7 @@ def evaluate(
     labels: Any = ...,
     eps: float | str | None = ...,
     *,
-    attacks: Attacks = ENSEMBLE,
+    attacks: Attacks | None = None,
     white_box: bool = False,
     **settings: Unpack[EvaluationSettings],
 ) -> Evaluation: ...
@@ -165,7 +171,7 @@ def evaluate(
     labels: Any = ...,
     eps: Sequence[float | str] = ...,
     *,
-    attacks: Attacks = ENSEMBLE,
+    attacks: Attacks | None = None,
     white_box: bool = False,
     **settings: Unpack[EvaluationSettings],
 ) -> EvaluationGrid: ...
@@ -177,7 +183,7 @@ def evaluate(
     labels: Any = None,
     eps: float | str | Sequence[float | str] | None = None,
     *,
-    attacks: Attacks = ENSEMBLE,
+    attacks: Attacks | None = None,
     white_box: bool = False,
     **settings: Unpack[EvaluationSettings],
 ) -> Evaluation | EvaluationGrid:
@@ -192,7 +198,8 @@ def evaluate(
         images: As for `attack`; all of them count.
         labels: As for `attack`.
         eps: As for `attack`, or a list of radii.
-        attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square.
+        attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square, or RayS if a model
+            returns labels.
         white_box: Also run PGD, whose accuracy is the other bound. It needs a model that gives gradients.
         settings: See `EvaluationSettings`.
 
@@ -205,8 +212,8 @@ def evaluate(
             f"{', '.join(EvaluationSettings.__annotations__)}"
         )
     check_names("evaluate", settings, EvaluationSettings.__annotations__)
-    rows = attack_rows(attacks)
-    check_black_box(rows)
+    if attacks is not None:
+        check_black_box(attack_rows(attacks))
     models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"model": model}
     plain: dict[str, Any] = {**settings}
     watch, budget = plain.pop("watch", None), plain.pop("budget", DEFAULTS.budget)
@@ -218,6 +225,7 @@ def evaluate(
         run=_config(plain, images="all"),
     )
     images, labels = split_pairs(images, labels)  # once, since a loader may shuffle
+    rows = attack_rows(_default_attacks(config, models.values(), images) if attacks is None else attacks)
     with_pgd = {**rows, **({PGD.__name__: PGD()} if white_box else {})}
     evaluations = {}
     for name, each in models.items():
@@ -231,6 +239,13 @@ def evaluate(
     if not _is_list(eps) and not isinstance(model, Mapping):
         return evaluations["model"][0]
     return EvaluationGrid(config.models, config.radii, evaluations)
+
+
+def _default_attacks(config: EvaluationConfig, models: Iterable[Any], images: Any) -> tuple[str, ...]:
+    """Return the default attacks of an evaluation, by what the models return."""
+    run, pixels = config.run, as_images(images)
+    threat = Threat(config.radii[0], eight_bit=run.eight_bit)
+    return default_attacks(run.scores or first_kind(as_model(model), pixels, threat) for model in models)
 
 
 def check(

@@ -31,12 +31,15 @@ COLUMNS = [
     "confidence",
     "out_of_range",
     "verified",
+    "extra",
+    "radius",
 ]
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
-    return dict(parsimon.compare(linear, IMAGES, LABELS, 0.05, ["square", "bandits:cifar10"], budget=40).results)
+    attacks = ["square", "bandits:cifar10", "rays"]
+    return dict(parsimon.compare(linear, IMAGES, LABELS, 0.05, attacks, budget=40, until_budget=True).results)
 
 
 def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
@@ -56,6 +59,8 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "confidence": each.confidence,
             "out_of_range": each.out_of_range,
             "verified": True if each.success else None,
+            "extra": each.extra,
+            "radius": each.radius,
         }
         for name, result in results.items()
         for each in result.outcomes
@@ -66,7 +71,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     def value(column: str, text: str) -> Any:
         if column in ("attack", "ended"):
             return text
-        if column.endswith("confidence"):
+        if column.endswith(("confidence", "radius")):
             return float(text) if text else None
         return None if text == "" else bool(int(text)) if column in ("success", "verified") else int(text)
 
@@ -78,9 +83,11 @@ def test_the_run_has_something_to_tell(results: dict[str, Result]) -> None:
     rows = expected(results)
     assert {row["success"] for row in rows} == {True, False}
     assert {row["predicted"] is None for row in rows} == {True, False}
-    assert all((row["confidence"] is None) == (row["predicted"] is None) for row in rows)
+    assert all((row["confidence"] is None) == (row["predicted"] is None) for row in rows if row["attack"] != "RayS")
     assert all(row["clean_confidence"] > 0.1 for row in rows)  # there are ten classes
     assert any(row["uncharged"] for row in rows)
+    assert any(row["extra"] for row in rows)
+    assert {row["radius"] is None for row in rows} == {True, False}
 
 
 def test_csv_reads_back_equal(results: dict[str, Result], tmp_path: Path) -> None:
@@ -94,12 +101,14 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
     assert table.to_pylist() == expected(results)
     kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double", "int64", "bool"]
+    kinds += ["int64", "double"]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
     assert [field.name for field in table.schema if field.nullable] == [
         "clean_confidence",
         "predicted",
         "confidence",
         "verified",
+        "radius",
     ]
 
 

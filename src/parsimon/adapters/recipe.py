@@ -21,7 +21,9 @@ from parsimon.results.result import Result
 
 KINDS = {kind.__name__: kind for kind in ATTACKS.values()}
 
-_RUN_SETTINGS = ("budget", "loss", "scores", "eight_bit", "seed", "batch_size", "in_flight", "progress", "verify")
+_RUN_SETTINGS = (
+    *("budget", "loss", "scores", "eight_bit", "until_budget", "seed", "batch_size", "in_flight", "progress", "verify"),
+)
 _INFINITY = (np.inf, "inf", "Linf")  # how the libraries write the norm
 
 

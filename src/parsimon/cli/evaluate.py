@@ -27,6 +27,7 @@ from parsimon.cli.options import (
     PREPROCESS,
     SCORES,
     SEED,
+    UNTIL_BUDGET,
     Count,
     GroupedCommand,
     given_settings,
@@ -45,7 +46,15 @@ from parsimon.results.table import write_tables
 from parsimon.results.tables import radius_text
 from parsimon.runs.config import read_toml
 from parsimon.runs.dry_run import estimate_evaluation
-from parsimon.runs.evaluation import DEFAULTS, OWN_SETTINGS, SHARED_SETTINGS, EvaluationConfig
+from parsimon.runs.evaluation import (
+    DEFAULTS,
+    ENSEMBLE,
+    LABEL_ENSEMBLE,
+    OWN_SETTINGS,
+    SHARED_SETTINGS,
+    EvaluationConfig,
+    with_attacks,
+)
 
 
 class _Listed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
@@ -92,14 +101,14 @@ _SETTINGS = (
         "--attack",
         "attacks",
         multiple=True,
-        default=DEFAULTS.attacks,
-        show_default=True,
-        help=f"{ATTACK_HELP} May be given more than once. Each attack gets the images that no earlier one fooled.",
+        help=f"{ATTACK_HELP} May be given more than once. Each attack gets the images that no earlier one fooled. "
+        f"[default: {', '.join(ENSEMBLE)}; if a model returns labels, {', '.join(LABEL_ENSEMBLE)}]",
         shell_complete=ATTACK_NAMES,
     ),
     click.option("--white-box", is_flag=True, help="Also run PGD, which sees gradients, as the other bound."),
     LOSS,
     EIGHT_BIT,
+    UNTIL_BUDGET,
     SEED,
     BATCH_SIZE,
     OUT,
@@ -121,8 +130,9 @@ def evaluate(
     """Measure the robust accuracy of models: the share of images that stay correctly classified under attack.
 
     Without arguments: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255, under Thrift and
-    Square. An image that is fooled at one radius counts as fooled at every larger one, and is not attacked again.
-    The evaluation is stored as it goes; `parsimon resume` continues it. It ends with a table and an HTML page.
+    Square. A model that returns labels is attacked with RayS. An image that is fooled at one radius counts as fooled at
+    every larger one, and is not attacked again. The evaluation is stored as it goes; `parsimon resume` continues it. It
+    ends with a table and an HTML page.
 
     \b
     parsimon evaluate
@@ -139,7 +149,7 @@ def evaluate(
     ensure_inputs(planned, download=settings["download"])
     against = Against.given(settings["baseline"], settings["no_worse_than"], settings["gate"], planned)
     if settings["dry_run"]:
-        show_estimates(estimate_evaluation(config), settings["price_per_1000"])
+        show_estimates(estimate_evaluation(with_attacks(config)), settings["price_per_1000"])
         return
     grid = runs.evaluate(config, folder)
     finish(grid, folder, Output.of(settings, against))

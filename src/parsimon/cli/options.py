@@ -35,7 +35,7 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 _HEADINGS = {
     "Model and data": "models model data preprocess scores images sample download",
     "Threat": "eps budget targets loss eight_bit",
-    "Attack": "attacks attack white_box relative_to seed",
+    "Attack": "attacks attack white_box relative_to until_budget seed",
     "Execution": "batch_size in_flight workers ray verify track dry_run price_per_1000",
     "Output": "out form fail_under gate baseline no_worse_than json quiet",
 }
@@ -103,6 +103,11 @@ BATCH_SIZE = click.option(
 )
 LOSS = click.option("--loss", type=choice(Loss), help="Loss to maximise. [default: the attack's own]")
 EIGHT_BIT = click.option("--eight-bit", is_flag=True, help="Show the model only images whose pixels are k / 255.")
+UNTIL_BUDGET = click.option(
+    "--until-budget",
+    is_flag=True,
+    help="Let label-only attacks continue after their success, to find closer adversarial images.",
+)
 SEED = click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices.")
 OUT = click.option("--out", type=PathName(), help="Folder for results. [default: a new one in parsimon-results]")
 RUN = (
@@ -135,6 +140,7 @@ RUN = (
     ),
     LOSS,
     EIGHT_BIT,
+    UNTIL_BUDGET,
     SEED,
     BATCH_SIZE,
     OUT,

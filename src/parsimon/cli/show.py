@@ -13,6 +13,7 @@ from parsimon.report.export import write_results
 from parsimon.report.page import refresh
 from parsimon.results.headline import advice, headline
 from parsimon.results.result import Comparison, Result
+from parsimon.results.summary import Summary
 from parsimon.results.table import write_tables
 
 
@@ -78,9 +79,15 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
         "outside": summary.outside,
         "out_of_range": summary.out_of_range,
         "gradients": summary.gradients,
+        "radius": None if summary.radii is None else _radius(summary),
         "verified": None if result.verification is None else asdict(result.verification),
         "traffic": None if result.traffic is None else asdict(result.traffic),
     }
+
+
+def _radius(summary: Summary) -> dict[str, Any]:
+    """Return the radii of a label-only attack."""
+    return {"images": summary.with_radius, "mean": summary.mean_radius, "median": summary.median_radius}
 
 
 def _finite(facts: dict[str, Any]) -> dict[str, Any]:

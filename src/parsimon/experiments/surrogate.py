@@ -27,7 +27,8 @@ from parsimon.core.types import Attack, ImageContext, Picture, Point, Search
 from parsimon.data import Data
 from parsimon.results.result import Result
 from parsimon.runs.config import RunConfig
-from parsimon.runs.execute import Inputs, execute
+from parsimon.runs.execute import execute
+from parsimon.runs.preparation import Inputs
 from parsimon.runs.store import RUN_FILE, Store
 
 

@@ -30,6 +30,8 @@ class _Row(NamedTuple):
     confidence: float | None  # probability of the predicted class
     out_of_range: int
     verified: bool | None  # whether the success held on its second query; empty without one
+    extra: int  # charged queries after the success
+    radius: float | None  # distance of the closest adversarial image that a label-only attack found
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
@@ -47,7 +49,8 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
             before = int(result.labels[each.index]), result.clean.confidence_of(each.index)
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
             seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
-            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late)
+            more = (each.extra, each.radius)
+            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late, *more)
 
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
@@ -68,8 +71,8 @@ def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     arrow = require("pyarrow", "parquet")
     kinds = {"attack": arrow.string(), "ended": arrow.string()}
     kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
-    kinds |= dict.fromkeys(("clean_confidence", "confidence"), arrow.float64())
-    nullable = {"clean_confidence", "predicted", "confidence", "verified"}
+    kinds |= dict.fromkeys(("clean_confidence", "confidence", "radius"), arrow.float64())
+    nullable = {"clean_confidence", "predicted", "confidence", "verified", "radius"}
     schema = arrow.schema(
         [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in nullable) for name in _Row._fields]
     )

@@ -147,7 +147,7 @@ class Evaluation(Displayed):
     @property
     def queries(self) -> NDArray[np.int64]:
         """Charged queries at this radius, summed over the black-box attacks."""
-        charged = [result.queries for result in self.black_box.values()]
+        charged = [result.charged for result in self.black_box.values()]
         total: NDArray[np.int64] = np.sum(charged, axis=0) if charged else np.zeros(len(self.correct), np.int64)
         return total
 

@@ -110,8 +110,21 @@ class Result(Displayed):
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Charged queries; 0 for an image that was not attacked."""
+        """Charged queries, up to the success if there is one; 0 for an image that was not attacked."""
         return self._per_image(np.int64, [each.queries for each in self.outcomes])
+
+    @property
+    def charged(self) -> NDArray[np.int64]:
+        """All charged queries: with `until_budget`, those after the success too."""
+        return self._per_image(np.int64, [each.charged for each in self.outcomes])
+
+    @property
+    def radius(self) -> NDArray[np.float64]:
+        """The distance of the closest adversarial image that a label-only attack found; infinite without one."""
+        found = np.full(len(self.labels), np.inf)
+        for each in self.outcomes:
+            found[each.index] = np.inf if each.radius is None else each.radius
+        return found
 
     @property
     def adversarial(self) -> NDArray[np.float32]:
@@ -140,7 +153,7 @@ class Result(Displayed):
 
     @cached_property
     def summary(self) -> Summary:
-        return summarise(self.outcomes, self.budget)
+        return summarise(self.outcomes, self.budget, label_only=self.threat.loss == "label")
 
     def table(self) -> Table:
         """Return the result as a table, which can be written as text, Markdown and LaTeX."""

@@ -25,6 +25,8 @@ def result_rows(result: Result) -> Iterator[Row]:
             "ended": None if outcome is None else outcome.ended,
             "predicted": None if outcome is None else outcome.predicted,
             "verified": None if outcome is None else result.verified(outcome),
+            "extra": 0 if outcome is None else outcome.extra,
+            "radius": None if outcome is None else outcome.radius,
         }
 
 

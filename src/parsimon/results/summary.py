@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,9 @@ class Summary:
     The success rate is over all attacked (correctly classified) images; mean and median queries are over successes.
     While images are unfinished, rate, mean and median are None: only `success_at_least` is known. Intervals are 95%:
     Wilson for the rate, percentile bootstrap for queries (None with fewer than two successes).
+
+    A label-only attack has radii. An image for which it found no adversarial image has an infinite one: it counts for
+    the median, and not for the mean.
     """
 
     attacked: int
@@ -31,6 +35,7 @@ class Summary:
     gradients: int
     mean_of_all: float | None  # a failure counts as the budget; None while images are unfinished
     of_successes: tuple[int, ...] = field(repr=False)  # queries of each success
+    radii: tuple[float, ...] | None = field(default=None, repr=False)  # of each image; None if not label-only
 
     @property
     def successes(self) -> int:
@@ -66,8 +71,25 @@ class Summary:
     def median_interval(self) -> Interval | None:
         return None if self.unfinished else interval_of(self.of_successes, np.median)
 
+    @property
+    def with_radius(self) -> int | None:
+        """Number of images that have a radius; None if the attack is not label-only."""
+        return None if self.radii is None else sum(map(math.isfinite, self.radii))
 
-def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
+    @property
+    def mean_radius(self) -> float | None:
+        """The mean over the images that have a radius."""
+        found = [radius for radius in self.radii or () if math.isfinite(radius)]
+        return fmean(found) if found and not self.unfinished else None
+
+    @property
+    def median_radius(self) -> float | None:
+        """The median over all attacked images; None if it is infinite."""
+        middle = median(self.radii) if self.radii and not self.unfinished else math.inf
+        return middle if math.isfinite(middle) else None
+
+
+def summarise(outcomes: Sequence[Outcome], budget: int, *, label_only: bool = False) -> Summary:
     """Return the summary of one attack's outcomes."""
     of_successes = tuple(outcome.queries for outcome in outcomes if outcome.success)
     unfinished = sum(outcome.ended == "interrupted" for outcome in outcomes)
@@ -82,6 +104,7 @@ def summarise(outcomes: Sequence[Outcome], budget: int) -> Summary:
         gradients=sum(outcome.gradients for outcome in outcomes),
         mean_of_all=fmean(of_all) if of_all and not unfinished else None,
         of_successes=of_successes,
+        radii=tuple(math.inf if each.radius is None else each.radius for each in outcomes) if label_only else None,
     )
 
 

@@ -31,14 +31,22 @@ def comparison_table(comparison: Comparison) -> Table:
     headers = ["attack", "success", "mean", "median", "mean of all"]
     if reference is not None:
         headers.insert(4, f"on {relative_to}'s")
+    if _label_only(comparison.results):
+        headers += ["median radius", "mean radius"]
     white_box = {name: result for name, result in comparison.results.items() if result.attack.white_box}
-    groups = [_rows(group, reference) for group in (comparison.black_box, white_box) if group]
+    radii = bool(_label_only(comparison.results))
+    groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
     title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
     return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, _notes(comparison))
 
 
-def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple[Cell, ...]]:
+def _label_only(results: Mapping[str, Result]) -> dict[str, Summary]:
+    """Return the summaries of the attacks that have radii."""
+    return {name: result.summary for name, result in results.items() if result.summary.radii is not None}
+
+
+def _rows(results: Mapping[str, Result], reference: Result | None, *, radii: bool) -> list[tuple[Cell, ...]]:
     summaries = [result.summary for result in results.values()]
     outcomes = [result.outcomes for result in results.values()]
     same = same_successes(outcomes)
@@ -54,7 +62,12 @@ def _rows(results: Mapping[str, Result], reference: Result | None) -> list[tuple
         values = [Value(each.mean, each.mean_interval) for each in averaged]
         columns.append(column(values, ranked=same_successes(shared)))
     of_all = [None if result.attack.white_box else result.summary.mean_of_all for result in results.values()]
-    return list(zip(*columns, column([*map(Value, of_all)]), strict=True))
+    columns.append(column([*map(Value, of_all)]))
+    if radii:
+        columns.append(column([Value(each.median_radius) for each in summaries], _radius))
+        # Means are over the images for which an attack found something, so they cannot be ranked.
+        columns.append(column([Value(each.mean_radius) for each in summaries], _radius, ranked=False))
+    return list(zip(*columns, strict=True))
 
 
 def same_successes(attacks: Sequence[Sequence[Outcome]]) -> bool:
@@ -102,12 +115,29 @@ def _notes(comparison: Comparison) -> list[str]:
     if comparison.relative_to in comparison.results:
         notes.append(f"On {comparison.relative_to}'s: mean queries on the images that {comparison.relative_to} fooled.")
     notes.append("Intervals: 95%; Wilson for success, percentile bootstrap for queries.")
-    notes += _accounts(comparison.results)
+    notes += [*_radius_notes(comparison.results), *_accounts(comparison.results)]
     if len(comparison.black_box) > 1 and comparison.unfinished:
         notes.append("Paired comparison: omitted until every image is finished.")
     if clean.backend is not None:
         notes.append(f"Model run by {clean.backend}.")
     return [*notes, *clean.remarks]
+
+
+def _radius_notes(results: Mapping[str, Result]) -> list[str]:
+    """Return what the radii of label-only attacks mean."""
+    summaries = _label_only(results)
+    if not summaries:
+        return []
+    found = [f"{name} {each.with_radius:,} of {each.attacked:,}" for name, each in summaries.items()]
+    notes = [
+        "Radius: distance to the closest adversarial image found, within eps or not.",
+        "Median radius: over all images; one without a radius counts as infinite.",
+        *_listed("Mean radius: over the images with a radius", found),
+    ]
+    if not all(results[name].threat.until_budget for name in summaries):
+        notes.append("A success ends an attack, so its radius is an upper bound near eps.")
+        notes.append("To go on to closer images: --until-budget, or until_budget=True.")
+    return notes
 
 
 def _accuracies(comparison: Comparison) -> list[str]:
@@ -305,6 +335,10 @@ def _percent(interval: Interval) -> Interval:
 
 def _number(value: float) -> str:
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _radius(radius: float) -> str:
+    return f"{radius:.4f}"
 
 
 def _points(share: float) -> str:

@@ -21,8 +21,8 @@ from parsimon.results.result import Comparison, Result
 from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
-from parsimon.runs.execute import goal_classes
 from parsimon.runs.preflight import check_shape, check_threat, classify
+from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
 _BATCH = 64  # images, if the run sets no other size

@@ -9,7 +9,7 @@ from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
 from parsimon.runs.estimate import Estimate, time_queries
 from parsimon.runs.evaluation import EvaluationConfig
-from parsimon.runs.execute import Inputs, prepare, validate
+from parsimon.runs.preparation import Inputs, prepare, validate
 
 
 def estimate_run(config: RunConfig, *, radii: int = 1) -> Estimate:

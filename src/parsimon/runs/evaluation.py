@@ -11,7 +11,7 @@ again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,10 @@ import tomli_w
 from msgspec import Meta
 
 from parsimon.attacks.registry import attack_rows
+from parsimon.core.threat import Scores, Threat
+from parsimon.core.types import Attack
 from parsimon.errors import InputError, StoreError, quote
+from parsimon.models import as_model
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Result
 from parsimon.runs import stored
@@ -36,9 +39,11 @@ from parsimon.runs.config import (
     read_toml,
 )
 from parsimon.runs.execute import Watch
+from parsimon.runs.preflight import first_kind
 from parsimon.runs.progress import progress_context
 
 ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
+LABEL_ENSEMBLE = ("rays",)  # the same, if a model returns labels
 WHITE_BOX = "pgd"
 _CONFIG = "evaluation.toml"
 
@@ -55,7 +60,8 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         models: The models, as `parsimon run` takes them.
         eps: The radii, as numbers or fractions.
         budget: Queries allowed per image and attack; the robust accuracy is reported for each.
-        attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled.
+        attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled. None: thrift and square,
+            or rays if a model returns labels.
         white_box: Also run PGD, as the other bound.
         run: The settings that all runs share; its model, radius, budget and attacks are not used.
     """
@@ -63,7 +69,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
     models: Names = ("robust",)
     eps: Radii = ("8/255",)
     budget: Counts = (2000,)
-    attacks: Names = ENSEMBLE
+    attacks: Names | None = None
     white_box: Flag = False
     run: RunConfig = RunConfig(selection="any")
 
@@ -78,7 +84,12 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         order = sorted(range(len(radii)), key=radii.__getitem__)
         msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
         msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
-        check_black_box(attack_rows(self.attacks))
+        check_black_box(self.rows)
+
+    @property
+    def rows(self) -> dict[str, Attack]:
+        """The attacks by the names of their rows."""
+        return attack_rows(self.attacks or ENSEMBLE)
 
     @property
     def radii(self) -> tuple[float, ...]:
@@ -86,7 +97,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
 
     def cells(self, model: str) -> Iterator[RunConfig]:
         """Yield the run of a model at each radius."""
-        attacks = (*self.attacks, *([WHITE_BOX] if self.white_box else []))
+        attacks = (*(self.attacks or ENSEMBLE), *([WHITE_BOX] if self.white_box else []))
         for eps in self.eps:
             yield self.run.replace(
                 model=model, eps=eps, attacks=attacks, budget=self.budget[-1], skip_fooled=self.budget[0]
@@ -94,7 +105,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as plain values, as a TOML file has them. Execution is left out."""
-        own = {name: getattr(self, name) for name in OWN_SETTINGS}
+        own = {name: value for name in OWN_SETTINGS if (value := getattr(self, name)) is not None}
         shared = {
             key: value for key, value in self.run.settings().items() if key in SHARED_SETTINGS and value is not None
         }
@@ -133,6 +144,24 @@ def check_black_box(attacks: Mapping[str, Any]) -> None:
 DEFAULTS = EvaluationConfig()
 
 
+def default_attacks(kinds: Iterable[Scores]) -> tuple[str, ...]:
+    """Return the attacks of an evaluation for what its models return. All models get the same, to be compared."""
+    return LABEL_ENSEMBLE if "labels" in kinds else ENSEMBLE
+
+
+def with_attacks(config: EvaluationConfig) -> EvaluationConfig:
+    """Return the settings with the default attacks, if none are named. Unless `scores` is set, it opens the models."""
+    if config.attacks is not None:
+        return config
+
+    def kind_of(model: str) -> Scores:
+        run = config.run.replace(model=model)
+        threat = Threat(config.radii[0], eight_bit=run.eight_bit)
+        return run.scores or first_kind(as_model(model), stored.data_of(run).images, threat)
+
+    return msgspec.structs.replace(config, attacks=default_attacks(map(kind_of, config.models)))
+
+
 def evaluate_radii(
     cells: Sequence[RunConfig], attacks: Sequence[str], budgets: tuple[int, ...], run_cell: RunCell
 ) -> tuple[Evaluation, ...]:
@@ -158,11 +187,15 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
     """Start an evaluation in a folder, or resume the one that is there if it has the same settings."""
     folder = Path(folder)
     if is_evaluation(folder):
-        before = evaluation_config(folder).settings()
+        begun = evaluation_config(folder)
+        if config.attacks is None:
+            config = msgspec.structs.replace(config, attacks=begun.attacks)
+        before = begun.settings()
         changed = [key for key, value in config.settings().items() if before.get(key) != value]
         if changed:
             raise InputError(f"{folder} holds an evaluation with other settings: {', '.join(changed)} differ")
     else:
+        config = with_attacks(config)
         folder.mkdir(parents=True, exist_ok=True)
         stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
     evaluations: dict[str, tuple[Evaluation, ...]] = {}
@@ -173,7 +206,7 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
             return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
 
     for model in config.models:
-        found = evaluate_radii([*config.cells(model)], [*attack_rows(config.attacks)], config.budget, run_cell)
+        found = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, run_cell)
         evaluations[model] = found
         if any(each.unfinished for each in found):
             break
@@ -200,8 +233,7 @@ def load_evaluation(folder: str | Path) -> EvaluationGrid:
     for model in config.models:
         first, *_ = config.cells(model)
         if read(first, ()):
-            rows = [*attack_rows(config.attacks)]
-            evaluations[model] = evaluate_radii([*config.cells(model)], rows, config.budget, read)
+            evaluations[model] = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, read)
     if not evaluations:
         raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
     return _grid(config, evaluations)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,7 @@ _BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
 # and between two machines or runtimes.
 _SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
 _SUM_TOLERANCE = 1e-3  # of probabilities
+_FEW_IMAGES = 8
 _KEPT_SCORES = 100_000  # numbers; a run stores the scores of its first clean images
 
 
@@ -177,11 +179,10 @@ def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
         return
     name = type(attack).__name__
     if gives == "label":
-        label_only = ", ".join(each for each, kind in ATTACKS.items() if kind.needs == "label")
         needed = "gradients" if needs == "gradient" else "scores"
         raise InputError(
             f"{name} needs {needed}, and this model returns only labels, one class per image. Choose a label-only "
-            f"attack: {label_only}",
+            f"attack: {_label_only()}",
             argument="attack",
         )
     if needs == "gradient":
@@ -195,6 +196,20 @@ def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
     )
 
 
+def check_until_budget(attacks: Mapping[str, Attack], *, until_budget: bool) -> None:
+    """Refuse `until_budget` where no attack looks for closer adversarial images."""
+    if until_budget and not any(attack.needs == "label" for attack in attacks.values()):
+        raise InputError(
+            f"until_budget is for label-only attacks, and none of {', '.join(attacks)} is one. Leave it out, or choose "
+            f"a label-only attack: {_label_only()}",
+            argument="until_budget",
+        )
+
+
+def _label_only() -> str:
+    return ", ".join(name for name, kind in ATTACKS.items() if kind.needs == "label")
+
+
 def detect_scores(scores: NDArray[Any]) -> Scores:
     """Return the kind of the model's scores, detected from those of the first images."""
     if scores.shape[1] == 1:
@@ -202,6 +217,14 @@ def detect_scores(scores: NDArray[Any]) -> Scores:
     if (scores < 0).any() or np.abs(scores.sum(axis=1) - 1).max() >= _SUM_TOLERANCE:
         return "logits"
     return "labels" if ((scores == 0) | (scores == 1)).all() else "probabilities"
+
+
+def first_kind(model: Model, images: ImageSource, threat: Threat) -> Scores:
+    """Return what the model returns, detected from a few images."""
+    check_count(len(images))
+    pixels = read(images, 0, _FEW_IMAGES, threat)
+    check_shape(model, pixels.shape[1:])
+    return detect_scores(classify(model, pixels, _FEW_IMAGES))
 
 
 def _kind_of(model: Model, scores: NDArray[Any], declared: Scores | None) -> Scores:

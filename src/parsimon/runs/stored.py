@@ -23,9 +23,10 @@ from parsimon.results.result import Comparison, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.environment import environment
-from parsimon.runs.execute import Inputs, Watch, execute
+from parsimon.runs.execute import Watch, execute
 from parsimon.runs.facts import RunFacts, rounding_of
 from parsimon.runs.inputs import open_data_for, preprocess_for, require_packages
+from parsimon.runs.preparation import Inputs
 from parsimon.runs.store import Store
 
 _CONFIG, _ENVIRONMENT = "spec.toml", "environment.json"
