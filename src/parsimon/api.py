@@ -33,8 +33,8 @@ class SharedSettings(TypedDict, total=False):
     Attributes:
         budget: Queries allowed per image; 2,000 by default.
         loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
-        scores: `"logits"`, or `"probabilities"` if the model ends in a softmax. By default it is detected from the
-            scores of the first images. See `Threat`.
+        scores: `"logits"`, `"probabilities"` if the model ends in a softmax, or `"labels"` if it returns classes alone.
+            By default it is detected from the scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         until_budget: Let label-only attacks continue after their success until the budget is spent, to find closer
             adversarial images. See `Outcome.radius`.
