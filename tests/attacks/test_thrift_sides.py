@@ -20,7 +20,7 @@ from driving import (
     smooth_loss,
 )
 from parsimon import Thrift
-from parsimon.attacks.thrift import lighter_pixels
+from parsimon.attacks.blocks import lighter_pixels
 from thrift_blocks import EPS, EVERYTHING, check_first_pass, flips_of, levels, signs
 
 

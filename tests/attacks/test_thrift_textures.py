@@ -21,8 +21,9 @@ from driving import (
     random_image,
 )
 from parsimon import Thrift
+from parsimon.attacks.blocks import Level, PixelGroup
 from parsimon.attacks.mutable_corner import MutableCorner
-from parsimon.attacks.thrift import BlockRefiner, Level, PixelGroup
+from parsimon.attacks.thrift import BlockRefiner
 from parsimon.core.types import Ask, Reply
 from thrift_blocks import EPS, EVERYTHING, FLAT, signs
 

@@ -27,24 +27,23 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from parsimon.attacks.blocks import Level, fine_patterns, levels_across, lighter_pixels, plain_levels, texture_levels
 from parsimon.attacks.mutable_corner import MutableCorner
 from parsimon.core.grid import Window
 from parsimon.core.threat import Loss
-from parsimon.core.types import Ask, Attack, Image, ImageContext, Reply, Search
+from parsimon.core.types import Ask, Attack, ImageContext, Reply, Search
 from parsimon.errors import check_flag
 from parsimon.setsearch import Mask
 
 # The numbers were chosen by measurements on the bundled networks; see the decision note.
 _COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
 _ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance
-_LINES_ACROSS = 96  # of a fine pattern, about: lines of one pixel at 32 x 32, of two at 224 x 224, of four at 299 x 299
 _MEMORY = 10  # queries over which the recent gain is averaged
 _ENOUGH_TO_COMPARE = 8  # blocks along a side: with fewer, the neighbours of a block are most of the image
 
@@ -99,13 +98,13 @@ class Thrift(Attack):
         coloured = channels >= _COLOURED
         everywhere = np.ones((height, width, channels), np.bool_)
         light = lighter_pixels(context.image) if self.contrast and coloured else everywhere
-        thickness, rows, columns, squares = _fine_patterns(height, width)
-        levels_across = [2**level for level in range((max(height, width) - 1).bit_length() + 1)]
+        thickness, rows, columns, squares = fine_patterns(height, width)
+        numbers = levels_across(height, width)
         new_refiner = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
 
         best, lined, squared = (MutableCorner(signs & everywhere) for signs in (~light, columns, squares))
         patterns = [lined, squared] if self.texture else []
-        plain = new_refiner(_plain_levels(light, levels_across))
+        plain = new_refiner(plain_levels(light, numbers))
 
         if coloured:
             yield from _ask_each(patterns)  # step 1
@@ -122,10 +121,10 @@ class Thrift(Attack):
             return best, [plain]
 
         # Step 5. A texture needs blocks of two lines or more.
-        with_two_lines = [across for across in levels_across if across * 2 * thickness <= min(height, width)]
+        with_two_lines = [across for across in numbers if across * 2 * thickness <= min(height, width)]
         refiners = [
-            *([new_refiner(_levels(levels_across, everywhere))] if channels > 1 else []),
-            *(new_refiner(_levels(with_two_lines, pixels)) for pixels in (rows, columns, squares)),
+            *([new_refiner(texture_levels(numbers, everywhere))] if channels > 1 else []),
+            *(new_refiner(texture_levels(with_two_lines, pixels)) for pixels in (rows, columns, squares)),
             plain,
         ]
         for refiner in refiners:  # as if one recent query of each had gained the mean effect
@@ -140,66 +139,6 @@ class Thrift(Attack):
 def _ask_each(corners: Iterable[MutableCorner]) -> Generator[Ask, Reply, None]:
     for corner in corners:
         yield from corner.ask()
-
-
-@lru_cache(maxsize=32)  # shared by all images of a shape
-def _fine_patterns(height: int, width: int) -> tuple[int, Mask, Mask, Mask]:
-    """Return the thickness of fine lines, and every other row, every other column, and their checkerboard."""
-    thickness = 2 ** max(0, round(math.log2(min(height, width) / _LINES_ACROSS)))
-    rows, columns = np.indices((height, width, 1))[:2] // thickness % 2 == 0
-    return thickness, rows, columns, rows == columns
-
-
-def lighter_pixels(image: Image) -> Mask:
-    """Return, by row, column and channel, which pixels are lighter than the mean of the window around them.
-
-    The window extends a quarter of the image's side each way. Integers, so that rounding differs on no machine.
-    """
-    levels = np.rint(image * 255).astype(np.int64)
-    channels, height, width = levels.shape
-    sums = np.zeros((channels, height + 1, width + 1), np.int64)  # of all pixels above and to the left
-    np.cumsum(np.cumsum(levels, axis=1), axis=2, out=sums[:, 1:, 1:])
-    (top, bottom), (left, right) = _window_edges(height), _window_edges(width)
-    bands = sums[:, bottom] - sums[:, top]
-    window_sizes = np.multiply.outer(bottom - top, right - left)
-    light: Mask = levels * window_sizes > bands[:, :, right] - bands[:, :, left]
-    return light.transpose(1, 2, 0)
-
-
-def _window_edges(side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where the window around each pixel along a side begins and ends."""
-    centre = np.arange(side)
-    return np.maximum(centre - side // 4, 0), np.minimum(centre + side // 4 + 1, side)
-
-
-class PixelGroup(NamedTuple):
-    """Pixels that are flipped together, by row, column and channel, in all channels or in a slice of them."""
-
-    pixels: Mask
-    channels: slice = slice(None)
-
-
-class Level(NamedTuple):
-    """Blocks, `across` of them along each side, and the groups of pixels that are flipped in each of them."""
-
-    across: int
-    groups: Sequence[PixelGroup]
-
-
-def _levels(levels_across: Iterable[int], pixels: Mask) -> list[Level]:
-    return [Level(across, [PixelGroup(pixels)]) for across in levels_across]
-
-
-def _plain_levels(light: Mask, levels_across: Iterable[int]) -> list[Level]:
-    """Return levels that flip lighter and darker pixels: first of all channels together, then of each channel.
-
-    If all pixels are on one side, the first level is left out.
-    """
-    sides = [side for side in (light, ~light) if side.any()]
-    together = [Level(1, [PixelGroup(side) for side in sides])] if len(sides) > 1 else []
-    channels = [slice(channel, channel + 1) for channel in range(light.shape[2])]
-    by_channel = [PixelGroup(side[:, :, channel], channel) for side in sides for channel in channels]
-    return [*together, *(Level(across, by_channel) for across in levels_across)]
 
 
 class Effects:
