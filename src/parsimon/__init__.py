@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NES,
         PGD,
         Bandits,
+        Haggle,
         HopSkipJump,
         Parsimonious,
         RandomCorners,
@@ -46,6 +47,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "EvaluationGrid",
+    "Haggle",
     "HopSkipJump",
     "InputError",
     "MissingExtraError",
@@ -74,7 +76,7 @@ __all__ = [
 _HOMES = {
     "api": ("attack", "check", "compare", "evaluate"),
     "attacks": (
-        *("ADBA", "NES", "PGD", "Bandits", "HopSkipJump", "Parsimonious", "RandomCorners"),
+        *("ADBA", "NES", "PGD", "Bandits", "Haggle", "HopSkipJump", "Parsimonious", "RandomCorners"),
         *("RayS", "SignFlip", "SignHunter", "SimBA", "Square", "Thrift"),
     ),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),

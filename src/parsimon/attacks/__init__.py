@@ -5,6 +5,7 @@ A new attack needs its file and a line in `ATTACKS`. Imports core and setsearch.
 
 from parsimon.attacks.adba import ADBA
 from parsimon.attacks.bandits import Bandits
+from parsimon.attacks.haggle import Haggle
 from parsimon.attacks.hopskipjump import HopSkipJump
 from parsimon.attacks.nes import NES
 from parsimon.attacks.parsimonious import Parsimonious
@@ -28,6 +29,7 @@ ATTACKS: dict[str, type[Attack]] = {
     "simba": SimBA,
     "random": RandomCorners,
     "pgd": PGD,
+    "haggle": Haggle,
     "rays": RayS,
     "signflip": SignFlip,
     "hopskipjump": HopSkipJump,
@@ -40,6 +42,7 @@ __all__ = [
     "NES",
     "PGD",
     "Bandits",
+    "Haggle",
     "HopSkipJump",
     "Parsimonious",
     "RandomCorners",
