@@ -1,4 +1,4 @@
-"""The charts of a page, as plain data: success and robust accuracy against queries, robust accuracy against radius."""
+"""The charts of a page, as plain data: success, accuracy and radius against queries, and accuracy against radius."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parsimon.report.data import Data
 from parsimon.report.style import Mark, marks_in_order, marks_of_runs
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
-from parsimon.results.statistics import curve, wilson_interval
+from parsimon.results.statistics import curve, known_queries, median_radii, wilson_interval
 from parsimon.results.tables import radius_text
 from parsimon.results.verdict import Verdict
 
@@ -44,6 +44,38 @@ def success_chart(comparisons: Mapping[str, Comparison]) -> Data:
         "hint": _SUCCESS_HINT + _READING,
         "budget": budget,
         "lines": lines,
+    }
+
+
+def radius_chart(comparisons: Mapping[str, Comparison]) -> Data | None:
+    """Return the median radius of each label-only attack against queries; None without such an attack."""
+    several = len(comparisons) > 1
+    looks = marks_of_runs({name: list(comparison.black_box) for name, comparison in comparisons.items()})
+    lines: list[Data] = []
+    for run, comparison in comparisons.items():
+        for attack, result in comparison.results.items():
+            if result.threat.loss == "label" and result.outcomes:
+                line = {"name": f"{attack}, {run}" if several else attack, **_radius_line(result)}
+                lines.append({**line, **_look(looks[run, attack], lines, several=several)})
+    if not lines:
+        return None
+    results = [result for comparison in comparisons.values() for result in comparison.results.values()]
+    radii = {result.threat.eps for result in results}
+    return {
+        "budget": max(result.budget for result in results),
+        "eps": radii.pop() if len(radii) == 1 else None,
+        "lines": lines,
+    }
+
+
+def _radius_line(result: Result) -> Data:
+    found, known = median_radii(result.outcomes, result.budget), known_queries(result.outcomes, result.budget)
+    return {
+        "queries": [query for query, _ in found],
+        "radii": [float(f"{radius:.5g}") for _, radius in found],
+        "known": known,
+        "note": _unfinished_note(result.outcomes, known) if result.summary.unfinished else "",
+        "white_box": False,
     }
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from parsimon.report.charts import accuracy_charts, radii_chart, success_chart
+from parsimon.report.charts import accuracy_charts, radii_chart, radius_chart, success_chart
 from parsimon.report.data import Data
 from parsimon.report.headline import about_attacks, grid_top, headline, run_top
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
@@ -24,6 +24,7 @@ def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> D
         "tables": tables_of(comparison.tables()),
         "white_box": _white_box(comparison),
         "curves": success_chart({name: comparison}),
+        "closest": radius_chart({name: comparison}),
     }
 
 
@@ -56,6 +57,7 @@ def runs_overview(comparisons: Mapping[str, Comparison]) -> Data:
         "white_box": [f"{attack}, {name}" for name, each in comparisons.items() for attack in _white_box(each)],
         "radii": None,
         "curves": [success_chart(comparisons)],
+        "closest": radius_chart(comparisons),
         "facts": [],
     }
 
@@ -89,6 +91,7 @@ def grid_overview(grid: EvaluationGrid, name: str, facts: Mapping[str, Any]) -> 
         "white_box": [],
         "radii": radii_chart(grid),
         "curves": accuracy_charts(grid),
+        "closest": None,
         "facts": facts_shown(facts),
     }
 

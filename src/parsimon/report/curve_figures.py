@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.types import Outcome
+from parsimon.errors import InputError
 from parsimon.report.charts import white_box_name
 from parsimon.report.style import (
     COLUMN,
@@ -24,7 +25,7 @@ from parsimon.report.style import (
     thousands,
     tick_locator,
 )
-from parsimon.results.statistics import Interval, band, curve, mean_band
+from parsimon.results.statistics import Interval, band, curve, known_queries, mean_band, median_radii
 from parsimon.results.tables import radius_text
 
 if TYPE_CHECKING:
@@ -114,6 +115,34 @@ def comparison_curves(comparisons: Mapping[str, Comparison], *, log: bool = Fals
     budget = min((result.budget for result in named.values()), default=0)
     marked = {label[key]: mark for key, mark in looks.items()}
     return success_curves(entries, budget, white_box, log=log, width=width, looks=marked)
+
+
+@styled
+def radius_curves(comparisons: Mapping[str, Comparison], *, width: float = COLUMN) -> Figure:
+    """Plot the median radius of label-only attacks against queries, on logarithmic axes; a dashed line is eps.
+
+    The median is over all attacked images. An image counts as infinite until an adversarial image is found.
+    """
+    figure, axes = plot_axes(width)
+    looks = marks_of_runs({run: list(comparison.black_box) for run, comparison in comparisons.items()})
+    named = {key: comparisons[key[0]].results[key[1]] for key in looks}
+    shown = {key: result for key, result in named.items() if result.threat.loss == "label"}
+    if not shown:
+        raise InputError("a figure of radii needs a label-only attack; got none")
+    for (run, attack), result in shown.items():
+        found = median_radii(result.outcomes, result.budget)
+        mark, known = looks[run, attack], known_queries(result.outcomes, result.budget)
+        at = [*(query for query, _ in found), known] if found else []
+        radii = [*(radius for _, radius in found), found[-1][1]] if found else []
+        name = f"{attack}, {run}" if len(comparisons) > 1 else attack
+        axes.step(at, radii, where="post", label=name, color=mark.colour, linestyle=mark.dashes)
+    for eps in {result.threat.eps for result in shown.values()}:
+        axes.axhline(eps, color=INK, linewidth=0.9, linestyle=(0, _WHITE_BOX_DASHES[0]))
+    axes.set(xscale="log", yscale="log", xlabel="Queries", ylabel="Median radius")
+    axes.set_xlim(1, max(result.budget for result in shown.values()))
+    axes.xaxis.set_major_formatter(thousands)
+    legend_above(figure, axes)
+    return figure
 
 
 @styled

@@ -15,6 +15,7 @@ from parsimon.report.curve_figures import accuracy_against_queries as accuracy_a
 from parsimon.report.curve_figures import accuracy_against_radius as accuracy_against_radius
 from parsimon.report.curve_figures import comparison_curves as comparison_curves
 from parsimon.report.curve_figures import curve_bands as curve_bands
+from parsimon.report.curve_figures import radius_curves as radius_curves
 from parsimon.report.curve_figures import success_curves as success_curves
 from parsimon.report.picture import as_bytes
 from parsimon.report.style import COLUMN as COLUMN

@@ -58,6 +58,7 @@ def card_of(result: Result, outcome: Outcome, attack: int) -> Data:
         "queries": outcome.queries,
         "predicted": outcome.predicted,
         "after": _rounded(outcome.confidence),
+        "radius": None if outcome.radius is None else f"{outcome.radius:.4f}",
     }
 
 

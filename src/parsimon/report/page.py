@@ -36,8 +36,8 @@ from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluati
 PAGE = "report.html"
 
 _PICTURES = 24_000_000  # characters of pictures in one file; with many more, browsers take seconds to open it
-_SCRIPTS = ("parts.js", "headline.js", "chart.js", "plot.js", "radii.js", "gallery.js", "page.js")
-_SECTIONS = ("table", "headline", "radii", "curves", "gallery", "counting")  # some are on the live page, too
+_SCRIPTS = ("parts.js", "headline.js", "chart.js", "plot.js", "radii.js", "closest.js", "gallery.js", "page.js")
+_SECTIONS = ("table", "headline", "radii", "curves", "closest", "gallery", "counting")  # some are on the live page, too
 
 
 def write_page(

@@ -91,7 +91,10 @@ _MARKS = tuple(
     for number, colour in enumerate(_COLOURS)
 )
 _CONTRAST = (1, 0, 2, 7, 3, 5, 4, 6)  # places of colours: neighbours differ most
-_KNOWN = ("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift")
+_KNOWN = (
+    *("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift"),
+    *("RayS", "SignFlip", "HopSkipJump", "ADBA"),  # label-only: other dashes
+)
 
 
 def marks(names: Collection[str]) -> dict[str, Mark]:

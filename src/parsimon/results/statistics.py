@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -238,8 +240,32 @@ def curve(outcomes: Sequence[Outcome], budget: int) -> Curve:
         raise InputError("a curve needs at least one attacked image; got none")
     queries = [each.queries for each in outcomes if each.success and each.queries <= budget]
     rises, counts = np.unique(np.array(queries, np.int64), return_counts=True)
-    known = min([budget, *(each.queries for each in outcomes if each.ended == "interrupted")])
-    return Curve(rises, np.cumsum(counts), len(outcomes), budget, known)
+    return Curve(rises, np.cumsum(counts), len(outcomes), budget, known_queries(outcomes, budget))
+
+
+def known_queries(outcomes: Sequence[Outcome], budget: int) -> int:
+    """Return up to how many queries every image is known: the least queries of an unfinished one, or the budget."""
+    return min([budget, *(each.queries for each in outcomes if each.ended == "interrupted")])
+
+
+def median_radii(outcomes: Sequence[Outcome], budget: int) -> list[tuple[int, float]]:
+    """Return the queries at which the median radius of a label-only attack falls, each with the median from there on.
+
+    An image counts as infinite until an adversarial image is found, so there is none before half of them have one. The
+    list ends where the images are no longer known.
+    """
+    known = known_queries(outcomes, budget)
+    places = {each.index: place for place, each in enumerate(outcomes)}
+    steps = [(query, places[each.index], radius) for each in outcomes for query, radius in each.radii if query <= known]
+    now = np.full(len(outcomes), np.inf)
+    found: list[tuple[int, float]] = []
+    for query, group in groupby(sorted(steps), key=itemgetter(0)):
+        for _, place, radius in group:
+            now[place] = radius
+        middle = float(np.median(now))
+        if middle < (found[-1][1] if found else math.inf):
+            found.append((query, middle))
+    return found
 
 
 def band(of: Curve, at: ArrayLike, confidence: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

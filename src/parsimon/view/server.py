@@ -144,7 +144,9 @@ class _UntilDeadline(io.RawIOBase):
 
 
 def _page() -> tuple[str, str]:
-    scripts = [page_file(name) for name in ("parts.js", "headline.js", "chart.js", "plot.js", "gallery.js")]
+    scripts = [
+        page_file(name) for name in ("parts.js", "headline.js", "chart.js", "plot.js", "closest.js", "gallery.js")
+    ]
     scripts += [page_file(name, __package__) for name in ("frames.js", "stepper.js", "live.js")]
     styles = [page_file("page.css"), page_file("live.css", __package__)]
     menus = {"networks": stepwise.NETWORKS, "attacks": stepwise.BLACK_BOX, "radii": stepwise.RADII}

@@ -10,7 +10,7 @@ import numpy as np
 
 from parsimon import runs
 from parsimon.models.named import needs_no_code
-from parsimon.report.charts import has_started, success_chart
+from parsimon.report.charts import has_started, radius_chart, success_chart
 from parsimon.report.content import facts_shown, sentence_of, tables_of
 from parsimon.report.data import Data
 from parsimon.report.gallery import card_of
@@ -128,6 +128,7 @@ class _WatchedRun:
         }
         if reply["entries"] or state == "running" or not after:
             reply["curves"] = self._curves = self._curves or success_chart({"": self._comparison})
+            reply["closest"] = radius_chart({"": self._comparison})
         if not after:
             config, data = self._stored.config, self._stored.data
             reply["sentence"] = sentence_of(self._comparison, {"model": config.model, "data": config.data})

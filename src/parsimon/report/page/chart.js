@@ -20,6 +20,12 @@ function axes(svg, frame, ticks, title) {
     parts.push(shape(svg, "line", { class: share ? "grid" : "axis", x1: frame.left, x2: frame.right, y1: y, y2: y }));
     parts.push(label(svg, `${Math.round(100 * share)} %`, { x: frame.left - 8, y: y + 4, "text-anchor": "end" }));
   }
+  return [...parts, ...bottomOf(svg, frame, ticks, title)];
+}
+
+/** Return the ticks of the horizontal axis, each a place and a text, and its title. */
+function bottomOf(svg, frame, ticks, title) {
+  const parts = [];
   for (const [x, text] of ticks) {
     parts.push(shape(svg, "line", { class: "axis", x1: x, x2: x, y1: frame.bottom, y2: frame.bottom + 5 }));
     parts.push(label(svg, text, { x, y: frame.bottom + 19, "text-anchor": "middle" }));

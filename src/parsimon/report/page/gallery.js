@@ -4,7 +4,8 @@ const AT_ONCE = 24;
 const MOST_COLUMNS = 5; // of pictures in a card; further attacks take another row
 
 /**
- * Prepare a gallery of outcomes, each { attack, number, label, before, state, queries, predicted, after }. `source`
+ * Prepare a gallery of outcomes, each { attack, number, label, before, state, queries, predicted, after, radius }.
+ * `source`
  * returns the address of one of an outcome's pictures, or null. The returned object adds outcomes.
  */
 function showGallery(section, { attacks, classes, side }, source) {
@@ -137,7 +138,7 @@ function cardOf({ number, label, outcomes }, attacks, className, source) {
 
 /** Return the outcome of one attack: its adversarial image or how it ended, the predicted class, the queries. */
 function tileOf(outcome, attack, className, source) {
-  const { state, number, predicted, queries } = outcome;
+  const { state, number, predicted, queries, radius } = outcome;
   const caption = element("figcaption", {}, element("span", { className: "what" }, attack));
   const tile = element("figure", { className: state, "data-attack": outcome.attack });
   if (state === "fooled") {
@@ -155,6 +156,7 @@ function tileOf(outcome, attack, className, source) {
   }
   const count = `${whole(queries)} ${queries === 1 ? "query" : "queries"}`;
   if (queries || state !== "unfinished") caption.append(element("span", { className: "queries" }, count));
+  if (radius) caption.append(element("span", { className: "radius" }, `radius ${radius}`));
   tile.append(caption);
   return tile;
 }

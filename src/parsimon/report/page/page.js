@@ -24,17 +24,25 @@ function addArticle(place, template, content, id) {
   return article;
 }
 
+function addClosest(article, chart) {
+  const section = article.querySelector(".closest");
+  if (chart) showClosest(section)(chart);
+  else section.remove();
+}
+
 function addOverview(place, overview) {
   const article = addArticle(place, "overview", overview, "overview-name");
   const radii = article.querySelector(".radii");
   if (overview.radii) showRadii(radii, overview.radii);
   else radii.remove();
   showPlots(article.querySelector(".curves"), "overview", overview.curves);
+  addClosest(article, overview.closest);
 }
 
 function addRun(place, run, number) {
   const article = addArticle(place, "run", run, `run-${number}`);
   showPlots(article.querySelector(".curves"), number, [run.curves]);
+  addClosest(article, run.closest);
   const gallery = showGallery(article.querySelector(".gallery"), run.gallery, embedded(run.gallery));
   gallery.add(run.gallery.cards);
   const all = new Set(run.gallery.cards.map((card) => card.number)).size;

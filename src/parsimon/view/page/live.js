@@ -11,8 +11,10 @@ const picture = (entry, what) =>
 function watch(offer) {
   const at = (selector) => document.querySelector(selector);
   const draw = showPlot(at(".curves"), 0);
+  const drawClosest = showClosest(at(".closest"));
   let [run, known, gallery, tables] = [null, 0, null, ""];
   let whiteBox = new Set();
+  at(".closest").hidden = true;
   const polls = []; // the last few: time and number of queries
   at("select[name=sort]").prepend(element("option", { value: "newest" }, "newest"));
   at("select[name=sort]").value = "newest";
@@ -50,6 +52,8 @@ function watch(offer) {
     showPace(update);
     if (update.curves) {
       draw(update.curves);
+      at(".closest").hidden = !update.closest; // only label-only attacks have radii
+      if (update.closest) drawClosest(update.closest);
       whiteBox = new Set(update.curves.lines.filter((line) => line.white_box).map((line) => line.name));
     }
     if (update.entries.length) gallery.add(update.entries);
