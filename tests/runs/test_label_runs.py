@@ -14,7 +14,7 @@ from parsimon import InputError, runs
 from parsimon.core.engine import Step
 from parsimon.errors import ModelError
 from parsimon.runs.config import RunConfig
-from small_model import IMAGES, LABELS, Pixels, attack, linear
+from small_model import IMAGES, LABELS, Pixels, attack, changed, linear
 
 SETTINGS: Any = {"attack": "rays", "eps": 0.05, "budget": 60}
 
@@ -70,6 +70,20 @@ def test_a_model_of_random_labels_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ModelError, match=r"different classes from call to call: \d of 6 differ"):
         attack(lambda images: rng.integers(0, 10, len(images)), labels="predicted", **SETTINGS)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_no_numbers_are_refused_though_a_class_can_be_read_from_them(bad: float) -> None:
+    calls = 0
+
+    def spoilt(images: Pixels) -> Any:
+        nonlocal calls
+        calls += 1  # the checks before the attack make two
+        scores = linear(images)
+        return changed(scores, 1, bad) if calls > 2 else scores
+
+    with pytest.raises(ModelError, match="infinite or NaN scores for a point near image 1; a classifier must return"):
+        attack(spoilt, **SETTINGS)
 
 
 def test_a_refused_attack_has_asked_nothing_but_the_clean_images() -> None:

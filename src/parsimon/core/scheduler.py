@@ -303,8 +303,10 @@ class Scheduler:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
         with np.errstate(invalid="ignore"):  # reported below
             losses, wins, predicted = self._threat.judge(scores, batch.goals)
-        if np.isnan(losses).any():
-            row = int(np.isnan(losses).argmax())
+        # A class is predicted even from NaN, so the loss of a label-only attack does not show it.
+        bad = ~np.isfinite(scores).all(axis=1) if self._label_only else np.isnan(losses)
+        if bad.any():
+            row = int(bad.argmax())
             ends = np.cumsum([part.stop - part.start for part in batch.parts])
             image = batch.active[int(np.searchsorted(ends, row, side="right"))].index
             raise ModelError(
