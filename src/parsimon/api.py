@@ -198,8 +198,8 @@ def evaluate(
         images: As for `attack`; all of them count.
         labels: As for `attack`.
         eps: As for `attack`, or a list of radii.
-        attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square, or RayS if a model
-            returns labels.
+        attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square, or Haggle and RayS
+            if a model returns labels.
         white_box: Also run PGD, whose accuracy is the other bound. It needs a model that gives gradients.
         settings: See `EvaluationSettings`.
 

@@ -25,8 +25,9 @@ from watched_network import SHAPE, Network
 
 BATCH = 8
 IMAGES = 12
-# They include uncharged evaluations, probes outside the ball and gradients: everything that a journal must replay.
-ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square")
+# They include uncharged evaluations, probes outside the ball, gradients and queries after a success: everything that a
+# journal must replay.
+ATTACKS = ("pgd,step=0.0005,steps=60", "parsimonious", "bandits", "nes,samples=10", "square", "rays")
 
 
 class Kill(NamedTuple):
@@ -167,7 +168,7 @@ class Run(RunFolder):
 
     @property
     def evaluations(self) -> int:
-        ((counted,),) = self._rows("SELECT SUM(queries + uncharged) FROM outcomes")
+        ((counted,),) = self._rows("SELECT SUM(queries + extra + uncharged) FROM outcomes")
         return int(counted)
 
     def calls_in_the_journal(self) -> int:
@@ -192,7 +193,13 @@ def whole(tmp_path: Path) -> Run:
     images = np.random.default_rng(1).random((IMAGES, *SHAPE), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, labels=Network()(images).argmax(axis=1))
     spec = RunConfig(
-        attacks=ATTACKS, model="watched_network:build", data="data.npz", eps="0.03", budget=90, batch_size=BATCH
+        attacks=ATTACKS,
+        model="watched_network:build",
+        data="data.npz",
+        eps="0.03",
+        budget=90,
+        batch_size=BATCH,
+        until_budget=True,
     )
     (tmp_path / "spec.toml").write_text(spec.toml())
     return Run(tmp_path, "whole")

@@ -130,9 +130,9 @@ def evaluate(
     """Measure the robust accuracy of models: the share of images that stay correctly classified under attack.
 
     Without arguments: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255, under Thrift and
-    Square. A model that returns labels is attacked with RayS. An image that is fooled at one radius counts as fooled at
-    every larger one, and is not attacked again. The evaluation is stored as it goes; `parsimon resume` continues it. It
-    ends with a table and an HTML page.
+    Square. A model that returns labels is attacked with Haggle and RayS. An image that is fooled at one radius counts
+    as fooled at every larger one, and is not attacked again. The evaluation is stored as it goes; `parsimon resume`
+    continues it. It ends with a table and an HTML page.
 
     \b
     parsimon evaluate

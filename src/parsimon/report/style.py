@@ -93,7 +93,7 @@ _MARKS = tuple(
 _CONTRAST = (1, 0, 2, 7, 3, 5, 4, 6)  # places of colours: neighbours differ most
 _KNOWN = (
     *("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift"),
-    *("RayS", "SignFlip", "HopSkipJump", "ADBA"),  # label-only: other dashes
+    *("RayS", "SignFlip", "HopSkipJump", "ADBA", "Haggle"),  # label-only: other dashes
 )
 
 

@@ -43,7 +43,7 @@ from parsimon.runs.preflight import first_kind
 from parsimon.runs.progress import progress_context
 
 ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
-LABEL_ENSEMBLE = ("rays",)  # the same, if a model returns labels
+LABEL_ENSEMBLE = ("haggle", "rays")  # the same, if a model returns labels
 WHITE_BOX = "pgd"
 _CONFIG = "evaluation.toml"
 
@@ -61,7 +61,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         eps: The radii, as numbers or fractions.
         budget: Queries allowed per image and attack; the robust accuracy is reported for each.
         attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled. None: thrift and square,
-            or rays if a model returns labels.
+            or haggle and rays if a model returns labels.
         white_box: Also run PGD, as the other bound.
         run: The settings that all runs share; its model, radius, budget and attacks are not used.
     """
