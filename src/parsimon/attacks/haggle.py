@@ -5,7 +5,7 @@ it (the point is adversarial) or declines. The *value* of a corner is the invers
 adversarial, and the attack succeeds when a value reaches 1/eps. Where a network is nearly linear, values are linear in
 the signs, so the effects of blocks add up. RayS measures every better corner by a bisection. Haggle does not: it keeps
 an estimate of the value, a normal distribution, and asks where the answer is about even. So each answer decides a flip
-and sharpens the estimate at once. The measurements behind each step are in docs/decisions/0010-haggle.md.
+and sharpens the estimate at once. The measurements behind each step are in docs/decisions/0012-haggle.md.
 
  1. Ask at eps for fine patterns (columns in two colours, columns, a checkerboard) and for the plain corner: the image
     with less contrast. (For grey images: -eps everywhere and +eps everywhere.)
@@ -20,6 +20,10 @@ and sharpens the estimate at once. The measurements behind each step are in docs
  7. The refiner with the largest recent gain per query tests its next block. When no blocks are left, all start again.
 
 No query is spent on a radius below eps, unless the attack is to continue until its budget is spent.
+
+A targeted attack starts from an image of the target class in step 2, if the data have one. The signs point towards it,
+and no pixel goes beyond it unless its sign was flipped, except in corners at eps. So the point at radius 1 is that
+image, which is adversarial. Step 6 is left out.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from parsimon.attacks.blocks import (
     texture_levels,
 )
 from parsimon.core.grid import Grid, Window
-from parsimon.core.types import Ask, Attack, Corners, ImageContext, Images, Reply, Search
+from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Reply, Search
 from parsimon.setsearch import Mask
 
 # The numbers were chosen by measurements on several networks; see the decision note.
@@ -86,16 +90,19 @@ class Haggle(Attack):
             patterns.insert(0, columns ^ (np.arange(channels) == _GREEN))
         starts = [~light] if coloured else [~everywhere, everywhere]
 
+        if context.example is not None:
+            starts = [(context.example > context.image).transpose(1, 2, 0)]
         best = Bargain(context, starts[0])
         for signs in (*patterns, *starts):  # step 1
             yield from best.offer(signs, best.goal)
-        yield from best.find_start(starts)  # step 2
+        yield from best.find_start(starts, known=context.example is not None)  # step 2
         numbers = levels_across(height, width)
         plain = Refiner(plain_levels(light, numbers), best)
         for _ in range(_COARSE_FLIPS):  # steps 3 to 5
-            yield from plain.test_next(rng)
+            if not plain.done:  # tiny images have fewer blocks
+                yield from plain.test_next(rng)
         refiners = [plain]
-        if (yield from best.replace_by(patterns)):  # step 6
+        if context.example is None and (yield from best.replace_by(patterns)):  # step 6
             with_two_lines = [across for across in numbers if across * 2 * thickness <= min(height, width)]
             textures = [texture_levels(with_two_lines, pixels) for pixels in (rows, columns, squares)]
             if channels > 1:
@@ -122,6 +129,11 @@ class Bargain:
     def __init__(self, context: ImageContext, signs: Mask) -> None:
         threat = context.threat
         self._image, self._eight_bit = context.image, threat.eight_bit
+        self._low: Image | float = 0.0
+        self._high: Image | float = 1.0
+        if (example := context.example) is not None:
+            upwards = example > context.image
+            self._low, self._high = np.where(upwards, 0, example), np.where(upwards, example, 1)
         self._grid = Grid(context.shape, context.shape[1:], 1)
         self.signs = signs.copy()
         self.goal = _LEVELS / threat.eight_bit_steps if threat.eight_bit else 1 / threat.eps
@@ -135,17 +147,20 @@ class Bargain:
         else:
             radius = np.float32(1 / value)
             pixels = np.where(signs.transpose(2, 0, 1), self._image + radius, self._image - radius)
-            reply = yield Ask(Images(np.clip(pixels, 0, 1)[None]))
+            reply = yield Ask(Images(np.clip(pixels, self._low, self._high)[None]))
         return math.isfinite(reply.loss.item())
 
-    def find_start(self, starts: Sequence[Mask]) -> Generator[Ask, Reply, None]:
-        """Double the radius until one of the corners is adversarial, and start from it (step 2)."""
+    def find_start(self, starts: Sequence[Mask], *, known: bool) -> Generator[Ask, Reply, None]:
+        """Double the radius until one of the corners is adversarial, and start from it (step 2).
+
+        `known`: whether that of radius 1 is known to be, and is not asked for.
+        """
         value = self.goal
         while value > 1:
-            value = max(1.0, self._possible(value / 2))
+            declined, value = value, max(1.0, self._possible(value / 2))
             for signs in starts:
-                if (yield from self.offer(signs, value)):
-                    self._restart(signs, value, 2 * value)
+                if (value == 1 and known) or (yield from self.offer(signs, value)):
+                    self._restart(signs, value, declined)
                     return
         self._restart(starts[0], 1, 2)
 

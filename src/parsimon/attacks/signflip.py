@@ -11,8 +11,8 @@ Shrink an adversarial perturbation step by step, and flip random signs of it in 
    fewer than 3 were; the same for the probabilities and flips.
 
 Noise and flips are drawn at a lower resolution on large images and resized bilinearly. All constants are
-those of the authors' code. That code does not count the queries for the noise; here they are charged. Its targeted
-attacks start from an image of the target class; here they start from noise, and fail if none is of that class.
+those of the authors' code. That code does not count the queries for the noise; here they are charged. Targeted attacks
+start from an image of the target class instead, as in that code, if the data have one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class SignFlip(Attack):
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         image, (channels, height, width) = context.image, context.shape
-        start = yield from find_adversarial_noise(context.shape, rng)
+        start = context.example
+        if start is None:
+            start = yield from find_adversarial_noise(context.shape, rng)
         if start is None:
             return
         start = yield from approach(image, start, distance(image, start) / 2**_START_BISECTIONS)

@@ -173,7 +173,7 @@ class Engine:
         )
 
     def _context(self, task: Task) -> ImageContext:
-        return ImageContext(task.index, task.image, self.threat, self._budget)
+        return ImageContext(task.index, task.image, self.threat, self._budget, task.example)
 
     def _turn(
         self, scheduler: Scheduler, scored: BatchScores | None, arrivals: list[Task], *, ahead: bool

@@ -157,6 +157,7 @@ class ImageContext:
     image: Image
     threat: Threat
     budget: int
+    example: Image | None = None  # an image of the target class, for targeted label-only attacks
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -251,12 +252,15 @@ class Task:
         image: Its pixels.
         goal: The class to leave (untargeted) or to reach (targeted).
         journal: Losses from before an interruption. They are replayed, without queries to the model.
+        example: An image that the model classifies as the goal, from which a targeted label-only attack may start.
+            Its class is known from the clean predictions, so it costs no query. None if there is none.
     """
 
     index: int
     image: Image
     goal: int
     journal: JournalEntry | None = None
+    example: Image | None = None
 
 
 Radii = tuple[tuple[int, float], ...]

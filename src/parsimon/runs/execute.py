@@ -13,10 +13,10 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parsimon.core.engine import Counters, Step
-from parsimon.core.types import Attack, JournalEntry, Outcome, Task
+from parsimon.core.threat import Threat
+from parsimon.core.types import Attack, ImageSource, JournalEntry, Outcome, Task
 from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.results.result import Result, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left
@@ -31,6 +31,7 @@ from parsimon.runs.workers import Driver, EngineConfig, WorkerPool, worker_pool
 
 # Called after each model call with the attack's name, the number of images it attacks, and what the call brought.
 Watch = Callable[[str, int, Step], None]
+Journal = Mapping[int, JournalEntry]  # by image
 OpenStore = Callable[[], AbstractContextManager[Store | None]]
 
 _LOG = logging.getLogger("parsimon")
@@ -104,15 +105,25 @@ class _Runner(Protocol):
 class _Tasks(Sequence[Task]):
     """The images to attack, each read when it is needed."""
 
-    def __init__(self, indices: list[int], job: Job, goals: NDArray[np.intp], journal: Mapping[int, JournalEntry]):
-        self._indices, self._images, self._goals, self._journal = indices, job.images, goals, journal
+    def __init__(
+        self, indices: list[int], images: ImageSource, prepared: Prepared, threat: Threat, journal: Journal
+    ) -> None:
+        self._indices, self._images, self._goals, self._journal = indices, images, prepared.goals, journal
+        # The first image of each class that the model predicts. No image is its own example: it is not of its target.
+        self._examples: dict[int, int] = {}
+        if threat.targeted and threat.loss == "label":
+            classes, first = np.unique(prepared.clean.predicted, return_index=True)
+            self._examples = dict(zip(classes.tolist(), first.tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self._indices)
 
     def __getitem__(self, number: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
         index = self._indices[number]
-        return Task(index, np.asarray(self._images[index]), int(self._goals[index]), self._journal.get(index))
+        goal = int(self._goals[index])
+        example = self._examples.get(goal)
+        pixels = None if example is None else np.asarray(self._images[example])
+        return Task(index, np.asarray(self._images[index]), goal, self._journal.get(index), pixels)
 
 
 class _AttackRunner:
@@ -147,7 +158,8 @@ class _AttackRunner:
         ended = {} if store is None else store.outcomes(name)
         journal = {} if store is None else store.journal(name)
         runner.counters = Counters.of(ended.values(), None if store is None else store.traffic(name))
-        tasks = _Tasks([index for index in chosen if index not in ended], job, self._prepared.goals, journal)
+        left = [index for index in chosen if index not in ended]
+        tasks = _Tasks(left, job.images, self._prepared, self._prepared.threats[name], journal)
         if store is not None and len(tasks):
             check_version(store, name, eight_bit=job.config.eight_bit)
         self._begun += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -96,7 +96,10 @@ class Labels(Network):
 
 @lru_cache(maxsize=64)
 def tasks_for(shape: tuple[int, int, int], threat: Threat, count: int = 6) -> tuple[Task, ...]:
-    """Return tasks from the border between two classes to as far from it as possible; some pixels are 0 or 1."""
+    """Return tasks from the border between two classes to as far from it as possible; some pixels are 0 or 1.
+
+    For targeted label-only attacks, every other task has an example of its target class.
+    """
     images = np.random.default_rng(2).random((512, *shape), np.float32)
     images = np.clip(images * np.float32(1.2) - np.float32(0.1), 0, 1)
     if threat.eight_bit:
@@ -108,7 +111,11 @@ def tasks_for(shape: tuple[int, int, int], threat: Threat, count: int = 6) -> tu
     by_margin = np.argsort(heights[:, -1] - heights[:, -2])
     ranks = np.linspace(0, 1, count) ** 3 * (len(images) - 1)  # most are near enough to the border to be fooled
     picked = by_margin[np.maximum(ranks.astype(int), np.arange(count))]
-    return tuple(Task(int(index), images[index], int(goals[index])) for index in picked)
+    tasks = [Task(int(index), images[index], int(goals[index])) for index in picked]
+    if threat.targeted and threat.loss == "label":
+        examples = images[(order[:, -1] == goals[picked, None]).argmax(axis=1)]
+        tasks[::2] = [replace(task, example=example) for task, example in zip(tasks[::2], examples[::2], strict=True)]
+    return tuple(tasks)
 
 
 def eight_bit(pixels: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -65,7 +65,7 @@ class Case:
         return tasks_for(self.network.shape, self.threat, self.count)
 
     def context(self, task: Task) -> ImageContext:
-        return ImageContext(task.index, task.image, self.threat, self.budget)
+        return ImageContext(task.index, task.image, self.threat, self.budget, task.example)
 
     def search(self, attack: Attack, task: Task) -> Search:
         return attack.search(self.context(task), np.random.default_rng([0, task.index]))
