@@ -173,7 +173,7 @@ class Bargain:
                 continue
             replaced = True
             high = self._possible(low * step)
-            while (yield from self.offer(signs, high)):
+            while high > low and (yield from self.offer(signs, high)):
                 low, step = high, step * _FIRST_STEP
                 high = self._possible(low * step)
             self._restart(signs, low, high)
@@ -314,11 +314,9 @@ class Refiner:
     def _prioritise(self) -> None:
         """Prefer blocks whose sign differs from the four around them and from the other groups of the same block."""
         signs = self._signs
-        around = signs.sum(axis=0) - signs
-        around[:, 1:] += signs[:, :-1]
-        around[:, :-1] += signs[:, 1:]
-        around[:, :, 1:] += signs[:, :, :-1]
-        around[:, :, :-1] += signs[:, :, 1:]
+        framed = np.pad(signs, ((0, 0), (1, 1), (1, 1)), mode="edge")  # beyond the image, a block's own sign
+        neighbours = framed[:, :-2, 1:-1] + framed[:, 2:, 1:-1] + framed[:, 1:-1, :-2] + framed[:, 1:-1, 2:]
+        around = neighbours + signs.sum(axis=0) - signs
         self._priority = np.where(self._waiting, self._ties - signs * around, -np.inf)
 
     def _first_waiting(self) -> tuple[int, int, int]:
