@@ -15,6 +15,7 @@ from parsimon.attacks import (
     NES,
     PGD,
     Bandits,
+    Haggle,
     HopSkipJump,
     RandomCorners,
     RayS,
@@ -29,7 +30,7 @@ from parsimon.core.types import Attack
 
 NAMES = [
     *("parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"),
-    *("rays", "signflip", "hopskipjump", "adba"),
+    *("haggle", "rays", "signflip", "hopskipjump", "adba"),
 ]
 
 
@@ -46,6 +47,7 @@ NAMES = [
         ("simba", SimBA()),
         ("random", RandomCorners()),
         ("pgd", PGD()),
+        ("haggle", Haggle()),
         ("rays", RayS()),
         ("signflip", SignFlip()),
         ("signflip:imagenet", SignFlip(resize=2.0)),

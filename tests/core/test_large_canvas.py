@@ -23,7 +23,7 @@ from parsimon.core.grid import Grid, Window
 from parsimon.core.large_canvas import LargeCanvas
 from parsimon.core.model import ScoreGradient
 from parsimon.core.types import Ask, Corners, Images, Outcome, Reply
-from parsimon.testing import SHAPES, THREATS, Network
+from parsimon.testing import SHAPES, Network, threats_for
 from parsimon.testing.twin import Case
 
 SLOTS = 11
@@ -186,7 +186,8 @@ def test_attacks_have_the_same_outcomes_in_place_as_by_hand(
     attack: Attack, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parsimon.core.engine, "_LARGE", 0)
-    for threat in (THREATS[0], THREATS[2]):
+    threats = threats_for(attack)
+    for threat in (threats[0], threats[2]):
         expected = Case(Network(network.shape), threat, count=11).by_twin(attack)
         for batch_size, in_flight in ((1, 3), (2, 5), (4, 11)):
             case = Case(network, threat, count=11)

@@ -136,7 +136,11 @@ def test_an_unknown_setting_is_answered_with_the_known_ones(name: str) -> None:
         assert "survivors_only, " not in sentence
 
 
-@pytest.mark.parametrize("attacks", [None, 3, "nes", NES(), [], {}, [3], {"a": 3}, b"nes", ["nes", "nes"], ARRAY])
+def test_a_comparison_needs_attacks() -> None:
+    sentence_of(lambda: parsimon.compare(linear, IMAGES, LABELS, 0.02, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("attacks", [3, "nes", NES(), [], {}, [3], {"a": 3}, b"nes", ["nes", "nes"], ARRAY])
 def test_attacks_that_are_no_list_of_attacks_are_refused(attacks: Any) -> None:
     sentence_of(lambda: parsimon.compare(linear, IMAGES, LABELS, 0.02, attacks))
     sentence_of(lambda: parsimon.evaluate(linear, IMAGES, LABELS, 0.02, attacks=attacks))
