@@ -163,8 +163,10 @@ def next_block(refiner: Refiner, signs: Any, tested: set[Place]) -> tuple[Place,
         group, row, column = place
         beside = [(group, row + down, column + right) for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))]
         other_groups = [(other, row, column) for other in range(len(groups)) if other != group]
-        around = sum(means.get(other, 0.0) for other in beside + other_groups)
-        return float(refiner._ties[place]) - means[place] * around
+        own = means[place]
+        around = sum(means.get(other, 0.0) if max(other[1:]) < across and min(other) >= 0 else own for other in beside)
+        around += sum(means.get(other, 0.0) for other in other_groups)
+        return float(refiner._ties[place]) - own * around
 
     chosen = max((place for place in flips if place not in tested), key=priority)
     return chosen, flips[chosen]
