@@ -102,7 +102,8 @@ def test_an_unfinished_run_states_bounds_and_no_rate(tmp_path: Path) -> None:
 def test_an_attack_that_needs_scores_is_refused_on_labels(folder: Path, command: Any, model: str) -> None:
     named = (model,) if command[0] == "evaluate" else ("--model", model)
     for declared in ((), ("--scores", "labels")):
-        ran = run(folder, *command, *named, "--data", "data.npz", *declared)
+        out = f"{command[0]}-{model.partition(':')[2]}-{len(declared)}"  # the default name changes once per second
+        ran = run(folder, *command, *named, "--data", "data.npz", "--out", out, *declared)
         assert ran.returncode == 2
         assert "needs scores, and this model returns only labels, one class per image" in ran.stderr
         assert "Choose a label-only attack" in ran.stderr
