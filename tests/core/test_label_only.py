@@ -190,7 +190,7 @@ def test_a_label_only_attack_does_the_same_to_scores_and_to_labels(threat: Threa
 
 
 class Stopped(NamedTuple):
-    """What was known when an engine was stopped."""
+    """The state of an engine when it was stopped."""
 
     ended: dict[int, Outcome]
     unfinished: dict[int, Outcome]

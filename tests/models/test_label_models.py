@@ -28,7 +28,7 @@ FEW: Any = {**SETTINGS, "eps": 0.3, "budget": 12}  # for models behind a network
 
 @pytest.fixture(scope="module")
 def expected() -> Result:
-    """The attack on the scores, of which it sees the label."""
+    """Attack the scores with an attack that sees only the label."""
     result: Result = attack(**SETTINGS)
     assert 0 < result.success.sum() < len(IMAGES)  # or else little would be tested
     return result

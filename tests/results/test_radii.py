@@ -16,7 +16,7 @@ from small_model import IMAGES, LABELS, linear
 
 
 def summary(*radii: float | None, unfinished: int = 0) -> Summary:
-    """Summarise images with these radii, the last of which are unfinished."""
+    """Summarise images with these radii; the last ones are unfinished."""
     outcomes = [
         Outcome(
             number,

@@ -36,8 +36,8 @@ from parsimon.errors import check_choice
 NextRadius = Literal["median", "middle"]
 Directions = tuple[NDArray[np.float32], NDArray[np.float32]]
 
-_RADII = 8  # most radii for one comparison, besides the present one
-_CLOSE, _CLOSE_FROM = 0.0002, 5  # an interval this short ends a comparison, after so many radii
+_RADII = 8  # largest number of further radii in one comparison
+_CLOSE, _CLOSE_FROM = 0.0002, 5  # length of an interval that ends a comparison, and radii before that
 _A, _B, _C, _D = 0.03133292769944518, 3.0659694403842903, 0.16755646970211466, 0.13403850261898806
 _BISECTIONS = 50  # of the median
 

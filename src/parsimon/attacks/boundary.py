@@ -1,4 +1,4 @@
-"""What label-only attacks share: points on rays, a random start, and the way from there to the decision boundary.
+"""Shared by label-only attacks: points on rays, a random start, and a bisection from there to the boundary.
 
 A label-only attack sees whether a point is adversarial and nothing else: its loss is finite there and -inf elsewhere.
 """

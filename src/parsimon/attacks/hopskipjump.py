@@ -13,7 +13,7 @@ gamma / d^2:
 5. Step by the sign of the gradient. The step is the distance of the point over sqrt(t), and is halved until the new
    point is adversarial. Continue with 2.
 
-All constants are those of the authors' code. With their theta, Bin-Search goes on below the resolution of single
+All constants are those of the authors' code. With their theta, Bin-Search continues below the resolution of single
 precision, and probes of large images nearly vanish in it: at 224 x 224 a probe changes each pixel by 1e-9. A larger
 `gamma` helps; ART has 0.01 d. Targeted attacks skip step 1 and start from an image of the target class, as the authors'
 do, if the data have one.

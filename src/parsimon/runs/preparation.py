@@ -1,4 +1,4 @@
-"""What comes before the attacks of a run: settings and inputs are validated, and the clean images classified."""
+"""Prepare a run: validate its settings and inputs, and classify the clean images."""
 
 from __future__ import annotations
 
