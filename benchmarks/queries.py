@@ -3,6 +3,7 @@
     python benchmarks/queries.py [robust standard efficientnet-lite0 resnet-50] [--images 60] [--results FOLDER]
     python benchmarks/queries.py robust --eps 12/255 --targets next --seeds 2
     python benchmarks/queries.py mine.onnx --data mine.npz --eps 0.3 --fooled-by-pgd
+    python benchmarks/queries.py --networks FOLDER [squeezenet mixer-robust] --first 165 --images 200 --seeds 2
     python benchmarks/queries.py inception-v3 --images 24 --only Thrift "Square, imagenet"
     python benchmarks/queries.py --labels [robust standard efficientnet-lite0]
     python benchmarks/queries.py --labels efficientnet-lite0 --data named:FOLDER
@@ -15,6 +16,9 @@ attack would spend its budget.
 Mean and median are over the images that any attack fools; a failure counts as the budget. The mean is divided by that
 of the rival with the lowest mean. Intervals are bootstrapped over images, with all seeds of an image together. Outcomes
 are kept in the folder, so that an interrupted benchmark continues.
+
+`--networks` names a folder of `benchmarks/networks.py`; its networks are then known by name. On slow networks, find the
+best rival with few images first, and then use `--only`.
 
 With `--labels`, label-only attacks run: Haggle and its rivals. Thrift, which sees scores, is the last row. The price of
 labels is Haggle's mean over Thrift's, on the images that any label-only attack fools. The budget is 5,000, and
@@ -67,11 +71,12 @@ class Setting:
     fooled_by_pgd: bool = False  # for adversarially trained networks
     targets: Targets | None = None
     labels: bool = False  # for label-only attacks
+    pictures: bool = False  # whether a file of images holds ImageNet's
 
     @property
     def large(self) -> bool:
         """Return whether the images are ImageNet's."""
-        return self.data.startswith(("imagenet", "named:"))
+        return self.pictures or self.data.startswith(("imagenet", "named:"))
 
     @property
     def own(self) -> str:
@@ -81,7 +86,8 @@ class Setting:
     def __str__(self) -> str:
         only = ", fooled by PGD" if self.fooled_by_pgd else ""
         goal = f", targets {self.targets}" if self.targets else ""
-        images = f"{Path(self.data).name}{only}"
+        data = Path(self.data)
+        images = f"{data.parent.name if data.name == 'images.npy' else data.name}{only}"
         return f"{Path(self.model).stem}, {images}, eps {self.eps:.4f}{goal}, budget {self.budget}"
 
 
@@ -97,6 +103,18 @@ DEFAULT_NETWORKS = {False: list(SETTINGS)[:4], True: list(SETTINGS)[:3]}  # by w
 LABEL_BUDGET, LARGE_LABEL_BUDGET = 5000, 1000  # the latter on ImageNet
 SUCCESS_AT = (50, 100, 500, 1000, 5000)  # queries
 RADIUS_AT = 1000
+LARGEST_SMALL = 64  # side of an image that is not ImageNet's
+
+
+def made_networks(folder: Path) -> dict[str, Setting]:
+    """Return the networks that `benchmarks/networks.py` has made in a folder."""
+    made = {}
+    for entry in json.loads((folder / "manifest.json").read_text()):
+        pictures = np.load(entry["data"], mmap_mode="r").shape[-1] > LARGEST_SMALL
+        shown = Setting(entry["model"], entry["data"], entry["eps"], fooled_by_pgd=entry["robust"], pictures=pictures)
+        made[entry["name"]] = shown
+    return made
+
 
 Table = NDArray[np.float64]  # by image and seed; or by image and attack
 
@@ -243,6 +261,7 @@ def _ratio_of_means(a: Table, b: Table, axis: int) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the queries of Thrift, or of Haggle, with their rivals.")
     parser.add_argument("networks", nargs="*", help=f"{', '.join(SETTINGS)}; or any other")
+    parser.add_argument("--networks", dest="made", type=Path, help="folder of networks made by benchmarks/networks.py")
     parser.add_argument("--labels", action="store_true", help="run attacks that see labels alone")
     parser.add_argument("--images", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="number of images to skip")
@@ -259,11 +278,13 @@ def main() -> None:
     given = vars(parser.parse_args())
     if given["labels"] and given["parts"]:
         parser.error("--parts is for attacks that see scores")
+    folder = given.pop("made")
+    known = SETTINGS if folder is None else {**SETTINGS, **made_networks(folder)}
     networks, results = given.pop("networks") or DEFAULT_NETWORKS[given["labels"]], given.pop("results")
     amount = {name: given.pop(name) for name in ("images", "first", "seeds", "parts", "only")}
     results.mkdir(parents=True, exist_ok=True)
     for name in networks:
-        setting = replace(SETTINGS.get(name, Setting(name)), **given)
+        setting = replace(known.get(name, Setting(name)), **given)
         if setting.labels and "budget" not in given:
             setting = replace(setting, budget=LARGE_LABEL_BUDGET if setting.large else LABEL_BUDGET)
         show(setting, measure(setting, **amount, folder=results))
