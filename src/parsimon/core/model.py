@@ -57,7 +57,8 @@ class Model(ABC):
         image_shape: (channels, rows, columns) that it takes, None for a free side; None if all are free.
         eight_bit_only: Whether it takes only pixels k / 255.
         top: The number of classes whose probabilities it returns; None if it returns all.
-        saturating_batch: Images that keep its own cores busy, if `start` is asynchronous; None if it is not.
+        asynchronous: Whether `start` returns before the scores are computed, by a device or threads of its own.
+        saturating_batch: Images that keep it busy; None if only a full batch does.
         backend: How it is run. A stored run is only continued with the same backend.
         runtime: The framework and its version.
         fingerprint: A hash of its file.
@@ -71,6 +72,7 @@ class Model(ABC):
     image_shape: tuple[int | None, ...] | None = None
     eight_bit_only: bool = False
     top: int | None = None
+    asynchronous: bool = False
     saturating_batch: int | None = None
     backend: str | None = None
     runtime: str | None = None
