@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.canvas import (
-    Base,
     Part,
     RenderedBatch,
     as_input,
@@ -34,7 +33,7 @@ class LargeCanvas:
     def __init__(self, shape: tuple[int, int, int], slots: int, threat: Threat, model: Model) -> None:
         self._shape, self._threat = shape, threat
         self._low, self._high, self._rendered = (np.empty((slots, *shape), np.float32) for _ in range(3))
-        self._bases: list[Base | None] = [None] * slots  # what is rendered
+        self._bases: list[Corners | None] = [None] * slots  # whose base is rendered
         self._clean = np.empty((slots, *shape), np.float32) if threat.loss == "label" else None
         self._asarray = partial(model.namespace.asarray, device=model.device)
 
@@ -75,9 +74,9 @@ class LargeCanvas:
 
     def _move_base(self, slot: int, points: Corners) -> None:
         """Render another base in a slot: the windows that differ, or all of it."""
-        rendered, self._bases[slot] = self._bases[slot], Base(points.grid, points.base, points.changed is not None)
+        rendered, self._bases[slot] = self._bases[slot], points
         image, low, high = self._rendered[slot], self._low[slot], self._high[slot]
-        if points.changed is not None and rendered is not None and rendered.mutable and rendered.members is points.base:
+        if points.changed is not None and rendered is not None and rendered.changed is not None and rendered.base is points.base:
             signs = points.base.reshape(points.grid.cells)
             for rows, columns, channels in points.changed:
                 here = channels, rows, columns
