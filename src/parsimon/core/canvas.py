@@ -138,7 +138,7 @@ class Canvas:
         """Render the points of the parts, one part after another."""
         moves, flips = _repaints(), _repaints()
         corners: dict[Grid, tuple[list[int], list[Mask]]] = {}  # without flips: their rows and sets
-        mutable: list[tuple[int, Mask]] = []  # slots, and sets that are changed in place
+        mutable: list[int] = []  # slots whose set is changed in place
         images: list[NDArray[np.float32]] = []
         image_rows: list[int] = []
         slots: list[int] = []  # by row
@@ -146,7 +146,7 @@ class Canvas:
             row = len(slots)
             if points is self._bases[slot] and points.changed is not None:  # as in its last ask, so it needs no check
                 slots.append(slot)
-                mutable.append((slot, points.base))
+                mutable.append(slot)
                 continue
             check_points(points, self._shape)
             slots += [slot] * (stop - start)
@@ -159,7 +159,7 @@ class Canvas:
                 self._flip(flips[points.grid], slot, points.base, blocks, row * self._pixels, self._pixels)
             elif points.changed is not None:
                 self._begin_set(slot, points)
-                mutable.append((slot, points.base))
+                mutable.append(slot)
             else:
                 rows, bases = corners.setdefault(points.grid, ([], []))
                 rows.append(row)
@@ -176,7 +176,7 @@ class Canvas:
         else:
             self._paint(self._rendered, moves)
             if mutable:
-                self._repaint_sets(*zip(*mutable, strict=True))
+                self._repaint_sets(mutable)
             batch = self._xp.take(self._rendered, self._asarray(np.array(slots)), axis=0)
             self._paint(batch, flips)
             for rows, pixels in made:
@@ -225,9 +225,9 @@ class Canvas:
             self._rendered[slot, :] = self._bounds[0, slot, :]
             self._signs[slot] = False
 
-    def _repaint_sets(self, slots: Sequence[int], sets: Sequence[Mask]) -> None:
+    def _repaint_sets(self, slots: list[int]) -> None:
         """Render sets that were changed in place: the pixels that differ, or all of them."""
-        numbers, signs = np.array(slots), np.array(sets)
+        numbers, signs = np.array(slots), np.array([self._bases[slot].base for slot in slots])
         differing = np.flatnonzero(signs != self._signs[numbers])
         self._signs[numbers] = signs
         if len(differing) * _PIXELS_RENDERED > signs.size:
