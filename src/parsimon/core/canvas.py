@@ -77,7 +77,9 @@ def settle_distance(distance: NDArray[Any], outside: NDArray[np.bool_] | None, t
 def pad_batch(images: Any, size: int, namespace: Any) -> Any:
     """Return the images, followed by copies of the first one up to `size` images."""
     missing = size - len(images)
-    return namespace.concat([images, *[images[:1]] * missing]) if missing > 0 else images
+    if missing <= 0:
+        return images
+    return namespace.concat([images, namespace.broadcast_to(images[:1], (missing, *images.shape[1:]))])
 
 
 def check_points(points: Corners | Images, shape: tuple[int, int, int]) -> None:
@@ -116,8 +118,8 @@ class Canvas:
     def __init__(self, shape: tuple[int, int, int], slots: int, threat: Threat, model: Model) -> None:
         self._shape, self._slots, self._threat = shape, slots, threat
         self._pixels = int(np.prod(shape))
-        self._xp, self._device = model.namespace, model.device
-        kwargs = {"dtype": self._xp.float32, "device": self._device}
+        self._xp, self._put = model.namespace, model.put
+        kwargs = {"dtype": self._xp.float32, "device": model.device}
         self._bounds = self._xp.empty((2, slots, self._pixels), **kwargs)  # the lowest and the highest images
         self._rendered = self._xp.empty((slots, self._pixels), **kwargs)
         self._bases: list[Corners | None] = [None] * slots  # whose base is rendered
@@ -129,9 +131,9 @@ class Canvas:
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
         if self._clean is not None:
-            self._clean[slot, :] = self._asarray(np.array(image).reshape(-1))  # a copy: it may be read-only
+            self._clean[slot, :] = self._put(np.array(image).reshape(-1))  # a copy: it may be read-only
         for side, bound in enumerate(self._threat.bounds(image)):
-            self._bounds[side, slot, :] = self._asarray(bound.reshape(-1))
+            self._bounds[side, slot, :] = self._put(bound.reshape(-1))
         self._bases[slot] = None
 
     def draw(self, parts: Sequence[Part]) -> RenderedBatch:
@@ -170,24 +172,24 @@ class Canvas:
         ]
         if images:
             pixels = np.concatenate(images).reshape(-1, self._pixels)
-            made.append((image_rows, self._asarray(as_input(pixels, self._threat))))
+            made.append((image_rows, self._put(as_input(pixels, self._threat))))
         if not flips and not mutable and len(made) == 1:  # the usual case of attacks without bases
             ((_, batch),) = made
         else:
             self._paint(self._rendered, moves)
             if mutable:
                 self._repaint_sets(mutable)
-            batch = self._xp.take(self._rendered, self._asarray(np.array(slots)), axis=0)
+            batch = self._xp.take(self._rendered, self._put(np.array(slots)), axis=0)
             self._paint(batch, flips)
             for rows, pixels in made:
-                batch[self._asarray(np.array(rows))] = pixels
+                batch[self._put(np.array(rows))] = pixels
         outside, out_of_range = self._beyond(batch, slots) if images else (None, None)
         distance = None if self._clean is None else settle_distance(self._distance(batch, slots), outside, self._threat)
         return RenderedBatch(self._xp.reshape(batch, (len(slots), *self._shape)), outside, out_of_range, distance)
 
     def _distance(self, batch: Any, slots: list[int]) -> NDArray[Any]:
         """Return the L-infinity distance of each image to its clean one."""
-        clean = self._xp.take(self._clean, self._asarray(np.array(slots)), axis=0)
+        clean = self._xp.take(self._clean, self._put(np.array(slots)), axis=0)
         return np.asarray(to_device(self._xp.max(self._xp.abs(batch - clean), axis=1), "cpu"))
 
     def _corners(self, slots: NDArray[np.intp], grid: Grid, bases: Mask) -> Any:
@@ -195,16 +197,16 @@ class Canvas:
 
         They are selected by their bits: `where` takes up to three times as long, since signs cannot be predicted.
         """
-        numbers, bits = self._asarray(slots), self._xp.int32
+        numbers, bits = self._put(slots), self._xp.int32
         low, high = (self._xp.take(self._bounds[side], numbers, axis=0).view(bits) for side in (0, 1))
         high ^= low
-        high *= self._asarray(grid.stretch(bases).reshape(len(slots), -1))
+        high *= self._put(grid.stretch(bases).reshape(len(slots), -1))
         high ^= low
         return high.view(self._xp.float32)
 
     def _beyond(self, batch: Any, slots: list[int]) -> Iterator[NDArray[np.bool_]]:
         """Yield which images lie outside their ball, and which have a pixel outside [0, 1]."""
-        numbers = self._asarray(np.array(slots))
+        numbers = self._put(np.array(slots))
         low, high = (self._xp.take(self._bounds[side], numbers, axis=0) for side in (0, 1))
         for within in ((batch >= low) & (batch <= high), (batch >= 0) & (batch <= 1)):
             yield np.asarray(to_device(~self._xp.all(within, axis=1), "cpu"))
@@ -232,14 +234,14 @@ class Canvas:
         self._signs[numbers] = signs
         if len(differing) * _PIXELS_RENDERED > signs.size:
             grid = Grid(self._shape, self._shape[1:], 1)
-            self._rendered[self._asarray(numbers)] = self._corners(numbers, grid, signs)
+            self._rendered[self._put(numbers)] = self._corners(numbers, grid, signs)
             return
         rows = differing // self._pixels  # `divmod` takes five times as long
         target = self._number_of_pixel.take(differing - rows * self._pixels)
         target += (numbers * self._pixels).take(rows)
         source = target + signs.reshape(-1).take(differing) * (self._slots * self._pixels)
         rendered, bounds = (self._xp.reshape(each, (-1,)) for each in (self._rendered, self._bounds))
-        rendered[self._asarray(target)] = self._xp.take(bounds, self._asarray(source))
+        rendered[self._put(target)] = self._xp.take(bounds, self._put(source))
 
     def _flip(
         self, repaints: _Repaints, slot: int, members: Mask, blocks: Sequence[int], first: int, step: int
@@ -257,11 +259,8 @@ class Canvas:
         for grid, columns in repaints.items():
             to, blocks, source = (np.array(column, np.intp) for column in columns)
             pixels, lengths = grid.pixels_of(blocks)
-            painted = bounds[self._asarray(np.repeat(source, lengths) + pixels)]
-            flat[self._asarray(np.repeat(to, lengths) + pixels)] = painted
-
-    def _asarray(self, array: NDArray[Any]) -> Any:
-        return self._xp.asarray(array, device=self._device)
+            painted = bounds[self._put(np.repeat(source, lengths) + pixels)]
+            flat[self._put(np.repeat(to, lengths) + pixels)] = painted
 
 
 class _Repaints(NamedTuple):

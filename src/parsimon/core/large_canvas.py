@@ -6,7 +6,6 @@ The base of every search stays rendered. For its next ask, only the windows that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ class LargeCanvas:
         self._low, self._high, self._rendered = (np.empty((slots, *shape), np.float32) for _ in range(3))
         self._bases: list[Corners | None] = [None] * slots  # whose base is rendered
         self._clean = np.empty((slots, *shape), np.float32) if threat.loss == "label" else None
-        self._asarray = partial(model.namespace.asarray, device=model.device)
+        self._put = model.put
 
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
@@ -70,7 +69,7 @@ class LargeCanvas:
                 distance[rows] = np.abs(batch[rows] - self._clean[slot]).max(axis=(1, 2, 3))
             row = rows.stop
         settled = None if self._clean is None else settle_distance(distance, outside, self._threat)
-        return RenderedBatch(self._asarray(batch), _if_any(outside), _if_any(out_of_range), settled)
+        return RenderedBatch(self._put(batch), _if_any(outside), _if_any(out_of_range), settled)
 
     def _move_base(self, slot: int, points: Corners) -> None:
         """Render another base in a slot: the windows that differ, or all of it."""

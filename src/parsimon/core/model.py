@@ -86,9 +86,13 @@ class Model(ABC):
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin a call and return a function that waits for its scores and raises what went wrong.
 
-        Another thread may wait than the one that began. By default the whole call is made by the one that waits.
+        Another call may begin before. By default the whole call is made by whoever waits.
         """
         return partial(self, images)
+
+    def put(self, array: NDArray[Any]) -> Any:
+        """Return a numpy array in the namespace and on the device of the model; do not wait for the copy."""
+        return self.namespace.asarray(array, device=self.device)
 
     def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ARG002
         """Return the scores, and their vector-Jacobian product with `score_gradient(scores)`, per image."""
