@@ -140,7 +140,7 @@ class Canvas:
         """Render the points of the parts, one part after another."""
         moves, flips = _repaints(), _repaints()
         corners: dict[Grid, tuple[list[int], list[Mask]]] = {}  # without flips: their rows and sets
-        mutable: list[int] = []  # slots whose set is changed in place
+        mutable: dict[int, Mask] = {}  # by slot, sets that are changed in place
         images: list[NDArray[np.float32]] = []
         image_rows: list[int] = []
         slots: list[int] = []  # by row
@@ -148,7 +148,7 @@ class Canvas:
             row = len(slots)
             if points is self._bases[slot] and points.changed is not None:  # as in its last ask, so it needs no check
                 slots.append(slot)
-                mutable.append(slot)
+                mutable[slot] = points.base
                 continue
             check_points(points, self._shape)
             slots += [slot] * (stop - start)
@@ -161,7 +161,7 @@ class Canvas:
                 self._flip(flips[points.grid], slot, points.base, blocks, row * self._pixels, self._pixels)
             elif points.changed is not None:
                 self._begin_set(slot, points)
-                mutable.append(slot)
+                mutable[slot] = points.base
             else:
                 rows, bases = corners.setdefault(points.grid, ([], []))
                 rows.append(row)
@@ -227,9 +227,9 @@ class Canvas:
             self._rendered[slot, :] = self._bounds[0, slot, :]
             self._signs[slot] = False
 
-    def _repaint_sets(self, slots: list[int]) -> None:
+    def _repaint_sets(self, sets: dict[int, Mask]) -> None:
         """Render sets that were changed in place: the pixels that differ, or all of them."""
-        numbers, signs = np.array(slots), np.array([self._bases[slot].base for slot in slots])
+        numbers, signs = np.array(list(sets)), np.array(list(sets.values()))
         differing = np.flatnonzero(signs != self._signs[numbers])
         self._signs[numbers] = signs
         if len(differing) * _PIXELS_RENDERED > signs.size:

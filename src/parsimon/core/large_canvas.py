@@ -75,7 +75,7 @@ class LargeCanvas:
         """Render another base in a slot: the windows that differ, or all of it."""
         rendered, self._bases[slot] = self._bases[slot], points
         image, low, high = self._rendered[slot], self._low[slot], self._high[slot]
-        if points.changed is not None and rendered is not None and rendered.changed is not None and rendered.base is points.base:
+        if points.changed is not None and rendered is not None and rendered.base is points.base:
             signs = points.base.reshape(points.grid.cells)
             for rows, columns, channels in points.changed:
                 here = channels, rows, columns

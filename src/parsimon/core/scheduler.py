@@ -34,7 +34,6 @@ from parsimon.core.types import (
 )
 from parsimon.errors import InputError, ModelError
 
-
 _NO_ASK = Ask(Images(np.empty((0, 0, 0, 0), np.float32)))
 
 
