@@ -50,6 +50,7 @@ format: $(VENV)/.lint
 
 bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/accelerator.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/loop.py

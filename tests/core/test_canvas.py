@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-import array_api_compat.numpy
-import array_api_compat.torch
 import numpy as np
 import pytest
 import torch
@@ -17,12 +14,13 @@ from numpy.typing import NDArray
 from parsimon import InputError, Threat
 from parsimon.core.canvas import Canvas, Part, pad_batch, render
 from parsimon.core.grid import Grid
+from parsimon.core.model import Model
 from parsimon.core.types import Corners, ImageContext, Images
+from parsimon.models import FunctionModel
+from parsimon.models.torch import TensorModel
+from scripted import brightness
 
-MODELS: dict[str, Any] = {
-    "numpy": SimpleNamespace(namespace=array_api_compat.numpy, device="cpu", fixed_batch=False),
-    "torch": SimpleNamespace(namespace=array_api_compat.torch, device=torch.device("cpu"), fixed_batch=True),
-}
+MODELS: dict[str, Model] = {"numpy": FunctionModel(brightness), "torch": TensorModel(torch.nn.Identity(), "cpu")}
 SHAPES = [(3, 8, 8), (1, 9, 13), (3, 11, 8)]
 
 

@@ -264,6 +264,7 @@ def test_searches_run_in_another_thread_while_the_model_is_called_in_that_of_the
 class Cores(FunctionModel):
     """An asynchronous model with its own threads."""
 
+    asynchronous = True
     saturating_batch = 2
 
     def __init__(self, function: Any, cores: int = 1) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
-import array_api_compat.numpy
-import array_api_compat.torch
 import numpy as np
 import pytest
 import torch
@@ -21,17 +18,19 @@ from parsimon.core.canvas import Canvas, Part, render
 from parsimon.core.engine import Engine, Step
 from parsimon.core.grid import Grid
 from parsimon.core.large_canvas import LargeCanvas
+from parsimon.core.model import Model
 from parsimon.core.types import Ask, Attack, Corners, Images, JournalEntry, Outcome, Task
 from parsimon.models import FunctionModel
+from parsimon.models.torch import TensorModel
 from parsimon.runs.packing import join_entries, pack_entries, pack_radii, unpack_entries, unpack_radii
 from parsimon.testing import BUDGET, LABEL_THREATS, SHAPES, Network, check_attack, tasks_for
 from parsimon.testing.twin import Case, within
 from scripted import Scripted, brightness, grey, results
 
-CANVASES: dict[str, tuple[Any, Any]] = {
-    "numpy": (Canvas, SimpleNamespace(namespace=array_api_compat.numpy, device="cpu")),
-    "torch": (Canvas, SimpleNamespace(namespace=array_api_compat.torch, device=torch.device("cpu"))),
-    "large": (LargeCanvas, SimpleNamespace(namespace=array_api_compat.numpy, device="cpu")),
+CANVASES: dict[str, tuple[Any, Model]] = {
+    "numpy": (Canvas, FunctionModel(brightness)),
+    "torch": (Canvas, TensorModel(torch.nn.Identity(), "cpu")),
+    "large": (LargeCanvas, FunctionModel(brightness)),
 }
 
 

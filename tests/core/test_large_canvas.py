@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from parsimon.core.grid import Grid, Window
 from parsimon.core.large_canvas import LargeCanvas
 from parsimon.core.model import ScoreGradient
 from parsimon.core.types import Ask, Corners, Images, Outcome, Reply
+from parsimon.models.torch import TensorModel
 from parsimon.testing import SHAPES, Network, threats_for
 from parsimon.testing.twin import Case
 
@@ -101,14 +103,16 @@ class Searcher:
         return slice(*rows), slice(*columns), slice(*of_channels)
 
 
+@pytest.mark.parametrize("library", ["large", "small", "torch"])
 @settings(max_examples=60)
 @given(st.sampled_from([(3, 8, 8), (1, 9, 13), (3, 11, 8)]), st.integers(0, 9999), st.booleans())
 def test_a_batch_holds_the_requested_points_and_stays_as_it_is(
-    shape: tuple[int, int, int], seed: int, eight_bit: bool
+    library: str, shape: tuple[int, int, int], seed: int, eight_bit: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     threat = Threat(5 / 255, eight_bit=eight_bit)
-    canvas = LargeCanvas(shape, SLOTS, threat, Network(shape))
+    model = TensorModel(torch.nn.Identity(), "cpu") if library == "torch" else Network(shape)
+    canvas = (LargeCanvas if library == "large" else Canvas)(shape, SLOTS, threat, model)
     searchers = [Searcher(rng, shape) for _ in range(SLOTS)]
     for slot, searcher in enumerate(searchers):
         canvas.load(slot, searcher.image)
@@ -125,13 +129,14 @@ def test_a_batch_holds_the_requested_points_and_stays_as_it_is(
             stop = int(rng.integers(start + 1, points.size + 1))
             parts.append(Part(slot, points, start, stop))
             expected += [render(searchers[slot].image, threat, points.point(n)) for n in range(start, stop)]
-        images, outside, out_of_range, _ = canvas.draw(parts)
+        drawn, outside, out_of_range, _ = canvas.draw(parts)
+        images = np.asarray(drawn)
         assert np.array_equal(images, np.stack(expected))
         slots = [slot for slot, _, start, stop in parts for _ in range(start, stop)]
         bounds = [threat.bounds(searchers[slot].image) for slot in slots]
         out = [(image < low).any() or (image > high).any() for image, (low, high) in zip(expected, bounds, strict=True)]
         assert np.array_equal(np.zeros(len(out), bool) if outside is None else outside, out)
-        assert out_of_range is None
+        assert out_of_range is None or not out_of_range.any()
         if before is not None:
             assert np.array_equal(*before)
         before = images, images.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
@@ -36,6 +36,32 @@ def ask(model: Model, images: NDArray[np.float32]) -> NDArray[Any]:
 
 def random_images(count: int, shape: tuple[int, ...] = SHAPE) -> NDArray[np.float32]:
     return np.random.default_rng(count).random((count, *shape), dtype=np.float32)
+
+
+class FakeEvent:
+    """An event of a device that has always finished."""
+
+    recorded: ClassVar[list[Any]] = []
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def record(self, stream: Any) -> None:
+        self.recorded.append(stream)
+
+    def synchronize(self) -> None:
+        assert self.recorded, "the event was not recorded"
+
+
+@pytest.fixture
+def pinned_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the CPU pass for a GPU, to run the lines that start a batch there; pinning and events are faked."""
+    empty = torch.empty
+    monkeypatch.setattr(parsimon.models.torch, "_PINNED", ("cpu",))
+    monkeypatch.setattr(torch, "empty", lambda *shape, pin_memory=False, **kwargs: empty(*shape, **kwargs))  # noqa: ARG005
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch, "Event", FakeEvent)
 
 
 def write_onnx(path: Path, batch: int | str, weights: NDArray[np.float32], shape: tuple[int, ...] = SHAPE) -> Path:
@@ -385,3 +411,32 @@ def test_a_missing_package_is_an_import_error_too() -> None:
     with pytest.raises(ImportError, match="no_such_package") as caught:
         require("no_such_package", "some")
     assert isinstance(caught.value, MissingExtraError)
+
+
+@pytest.mark.usefixtures("pinned_cpu")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_batch_that_was_started_on_a_device_has_the_scores_of_a_call(dtype: Any) -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(48, 5), nn.Dropout(0.5)).to(dtype).train()
+    model = TorchModel(module)
+    assert model.asynchronous
+    batches = [model.put(random_images(count)) for count in (3, 5)]
+    waits = [model.start(batch) for batch in batches]
+    assert FakeEvent.recorded[-1] == "stream of cpu"
+    for wait, batch in zip(waits, batches, strict=True):
+        assert np.array_equal(wait(), model(batch))
+        assert wait().dtype == np.float32
+    assert all(part.training for part in module.modules())
+
+
+@pytest.mark.usefixtures("pinned_cpu")
+@pytest.mark.parametrize("attack", ["parsimonious", "thrift", "nes,samples=6"])
+def test_an_attack_on_a_device_has_the_outcomes_of_one_that_waits(attack: str) -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
+    images = random_images(20)
+    ahead, in_turn = TorchModel(module), TorchModel(module)
+    in_turn.asynchronous = False
+    first, second = (
+        parsimon.attack(model, images, "predicted", 0.05, attack=attack, budget=40, batch_size=4, progress=False)
+        for model in (ahead, in_turn)
+    )
+    assert first.outcomes == second.outcomes

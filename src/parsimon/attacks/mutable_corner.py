@@ -35,14 +35,18 @@ class MutableCorner:
 
     def ask(self) -> Generator[Ask, Reply, None]:
         """Ask for the loss of the corner."""
-        self.loss = yield from self._ask()
+        reply = yield self._query
+        self._changed.clear()
+        self.loss = reply.loss.item()
 
     def flip(self, window: Window, pixels: Mask) -> Generator[Ask, Reply, float]:
         """Flip these pixels of a window, undo it unless the loss has risen, and return the gain in loss."""
         signs = self._signs[window]
         signs ^= pixels
         self._changed.append(window)
-        loss = yield from self._ask()
+        reply = yield self._query
+        self._changed.clear()
+        loss: float = reply.loss.item()
         gain = loss - self.loss
         if gain > 0:
             self.loss = loss
@@ -50,9 +54,3 @@ class MutableCorner:
             signs ^= pixels
             self._changed.append(window)
         return gain
-
-    def _ask(self) -> Generator[Ask, Reply, float]:
-        reply = yield self._query
-        self._changed.clear()
-        loss: float = reply.loss.item()
-        return loss

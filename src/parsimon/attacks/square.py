@@ -59,18 +59,18 @@ class Square(Attack):
         stripes = rng.random((1, width, channels)) < 0.5
         best = MutableCorner(np.repeat(stripes, height, axis=0))
         yield from best.ask()
+        sides = [self._window_side(halvings, height, width) for halvings in range(len(_HALVED_AFTER) + 1)]
         for iteration in range(context.budget):
-            side = self._window_side(iteration / context.budget, height, width)
+            side = sides[bisect_left(_HALVED_AFTER, int(iteration / context.budget * _SCHEDULE_LENGTH))]
             # As in the authors' code, a window never covers the last row and column.
             top, left = rng.integers(max(1, height - side)), rng.integers(max(1, width - side))
             window = slice(top, top + side), slice(left, left + side), slice(None)
             signs = best.signs[window]
-            while not (differs := signs != (rng.random(channels) < 0.5)).any():
+            while not np.count_nonzero(differs := signs != (rng.random(channels) < 0.5)):
                 pass
             yield from best.flip(window, differs)
 
-    def _window_side(self, progress: float, height: int, width: int) -> int:
-        """Return the side of the window after this fraction of the budget."""
-        halvings = bisect_left(_HALVED_AFTER, int(progress * _SCHEDULE_LENGTH))
+    def _window_side(self, halvings: int, height: int, width: int) -> int:
+        """Return the side of the window after p was halved so many times."""
         side = round(math.sqrt(self.p_init / 2**halvings * height * width))
         return max(1, min(side, height - 1, width - 1))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,7 @@ class Engine:
         scored: BatchScores | None = None  # the batch before it, to deliver
         with _background(self._model) as background:
             while pending or scored or arrivals:
-                # While the model computes a batch, the one before it is delivered and the next one is rendered.
+                # While the model computes a batch, the one before it is delivered, and the next one rendered and begun.
                 work = partial(self._turn, scheduler, scored, arrivals, ahead=pending is not None)
                 finish = background(work) if pending else work
                 delivered, scored, failure = scored, None, None
@@ -183,13 +183,20 @@ class Engine:
         return turn, None if turn.batch is None else self._begin(turn.batch)
 
     def _begin(self, batch: Batch) -> PendingBatch:
-        """Begin a model call, if the model is asynchronous; otherwise the call is made by whoever waits."""
+        """Begin a model call, if the model is asynchronous; otherwise the call is made by whoever waits.
+
+        A failure is raised by whoever waits, too, since batches before this one are still to be delivered.
+        """
         images = batch.rendered.images
         if self._model.fixed_batch:
             images = pad_batch(images, self._batch_size, self._model.namespace)
         if self._attack.white_box:  # even without gradients: another backend might score the points differently
             return partial(self._score_with_gradients, batch, images)
-        return partial(self._score, batch, images, self._model.start(images))
+        try:
+            wait = self._model.start(images)
+        except Exception as error:
+            wait = partial(_raise, error)
+        return partial(self._score, batch, images, wait)
 
     def _score(self, batch: Batch, images: Any, wait: Callable[[], Any]) -> BatchScores:
         with self._counting_traffic():
@@ -250,16 +257,26 @@ def _arriving(waiting: Iterator[Task | None], slots: int) -> list[Task]:
 
 @contextmanager
 def _background(model: Model) -> Iterator[Callable[[Work], Work]]:
-    """Give a function that begins work in another thread and returns a function that waits for its result.
+    """Give a function that begins work beside the model and returns a function that waits for its result.
 
-    The model stays in the thread of the caller, since frameworks bind state to threads. For a model on an accelerator
-    the work runs after the call: it renders there too, and calls of two threads have no order.
+    The model stays in the thread of the caller, since frameworks bind state to threads. An asynchronous model computes
+    by itself, so the work runs in that thread too, before it waits for the model. So it does for any accelerator, on
+    which the work renders: calls of two threads have no order there.
     """
-    if str(model.device) != "cpu":
-        yield lambda work: work
+    if model.asynchronous or str(model.device) != "cpu":
+        yield _run_now
         return
     with ThreadPoolExecutor(1) as pool:
         yield lambda work: pool.submit(work).result
+
+
+def _run_now(work: Work) -> Work:
+    result = work()
+    return lambda: result
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def scores_of(model: Model, images: Any, classes: int | None = None) -> NDArray[Any]:

@@ -6,13 +6,11 @@ The base of every search stays rendered. For its next ask, only the windows that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.canvas import (
-    Base,
     Part,
     RenderedBatch,
     as_input,
@@ -34,9 +32,9 @@ class LargeCanvas:
     def __init__(self, shape: tuple[int, int, int], slots: int, threat: Threat, model: Model) -> None:
         self._shape, self._threat = shape, threat
         self._low, self._high, self._rendered = (np.empty((slots, *shape), np.float32) for _ in range(3))
-        self._bases: list[Base | None] = [None] * slots  # what is rendered
+        self._bases: list[Corners | None] = [None] * slots  # whose base is rendered
         self._clean = np.empty((slots, *shape), np.float32) if threat.loss == "label" else None
-        self._asarray = partial(model.namespace.asarray, device=model.device)
+        self._put = model.put
 
     def load(self, slot: int, image: Image) -> None:
         """Put another image in a slot."""
@@ -71,13 +69,13 @@ class LargeCanvas:
                 distance[rows] = np.abs(batch[rows] - self._clean[slot]).max(axis=(1, 2, 3))
             row = rows.stop
         settled = None if self._clean is None else settle_distance(distance, outside, self._threat)
-        return RenderedBatch(self._asarray(batch), _if_any(outside), _if_any(out_of_range), settled)
+        return RenderedBatch(self._put(batch), _if_any(outside), _if_any(out_of_range), settled)
 
     def _move_base(self, slot: int, points: Corners) -> None:
         """Render another base in a slot: the windows that differ, or all of it."""
-        rendered, self._bases[slot] = self._bases[slot], Base(points.grid, points.base, points.changed is not None)
+        rendered, self._bases[slot] = self._bases[slot], points
         image, low, high = self._rendered[slot], self._low[slot], self._high[slot]
-        if points.changed is not None and rendered is not None and rendered.mutable and rendered.members is points.base:
+        if points.changed is not None and rendered is not None and rendered.base is points.base:
             signs = points.base.reshape(points.grid.cells)
             for rows, columns, channels in points.changed:
                 here = channels, rows, columns

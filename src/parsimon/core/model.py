@@ -57,7 +57,8 @@ class Model(ABC):
         image_shape: (channels, rows, columns) that it takes, None for a free side; None if all are free.
         eight_bit_only: Whether it takes only pixels k / 255.
         top: The number of classes whose probabilities it returns; None if it returns all.
-        saturating_batch: Images that keep its own cores busy, if `start` is asynchronous; None if it is not.
+        asynchronous: Whether `start` returns before the scores are computed, by a device or threads of its own.
+        saturating_batch: Images that keep it busy; None if only a full batch does.
         backend: How it is run. A stored run is only continued with the same backend.
         runtime: The framework and its version.
         fingerprint: A hash of its file.
@@ -71,6 +72,7 @@ class Model(ABC):
     image_shape: tuple[int | None, ...] | None = None
     eight_bit_only: bool = False
     top: int | None = None
+    asynchronous: bool = False
     saturating_batch: int | None = None
     backend: str | None = None
     runtime: str | None = None
@@ -84,9 +86,13 @@ class Model(ABC):
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin a call and return a function that waits for its scores and raises what went wrong.
 
-        Another thread may wait than the one that began. By default the whole call is made by the one that waits.
+        Another call may begin before. By default the whole call is made by whoever waits.
         """
         return partial(self, images)
+
+    def put(self, array: NDArray[Any]) -> Any:
+        """Return a numpy array in the namespace and on the device of the model; do not wait for the copy."""
+        return self.namespace.asarray(array, device=self.device)
 
     def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ARG002
         """Return the scores, and their vector-Jacobian product with `score_gradient(scores)`, per image."""

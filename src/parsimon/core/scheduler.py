@@ -34,13 +34,15 @@ from parsimon.core.types import (
 )
 from parsimon.errors import InputError, ModelError
 
+_NO_ASK = Ask(Images(np.empty((0, 0, 0, 0), np.float32)))
+
 
 class ActiveImage:
     """An image under attack: its search, its slot on the canvas, and its counts."""
 
     __slots__ = (
         *("allowed", "ask", "entries", "first_loss", "goal", "gradients", "index", "moved", "out_of_range", "outside"),
-        *("closest", "queries", "search", "sent", "slot", "uncharged"),
+        *("closest", "queries", "search", "sent", "slot", "uncharged", "whole"),
     )
 
     def __init__(self, task: Task, slot: int, search: Search, closest: Closest | None = None) -> None:
@@ -50,24 +52,38 @@ class ActiveImage:
         self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
         self.first_loss: float | None = None
         self.moved = False  # whether a loss differed from the first
-        self.ask: Ask
+        self.ask = _NO_ASK
+        self.whole = Part(slot, _NO_ASK.points, 0, 0)  # all points of the ask
         self.allowed = self.sent = 0  # points of the ask that the budget allows, and that were sent
-        self.entries: list[JournalEntry] = []  # received for the ask so far
+        self.entries: list[JournalEntry] = []  # received for the ask so far, without the last
 
     def advance(self, reply: Reply | None, budget: int) -> Ended | None:
         """Send the search its reply and take its next ask. Return how the attack ended, if it did."""
         ask = next_ask(self.search, reply)
         if ask is None:
             return "exhausted"
+        if ask is not self.ask:  # a search that changes its set in place repeats one ask
+            self._take(ask)
+        self.sent = 0
+        self.allowed = size = self.whole.stop
+        if ask.charged and size > budget - self.queries:
+            self.allowed = budget - self.queries
+        return None if self.allowed else "budget"
+
+    def _take(self, ask: Ask) -> None:
+        """Accept a new ask."""
         size = ask.points.size
         if not size:
             raise InputError("the attack asks for no image: an ask must have at least one point")
         if self.closest is not None and not (ask.charged and ask.eligible_from == -math.inf):
             raise InputError("the attack is label-only: all of its asks must be charged, and end at any success")
-        self.ask, self.sent = ask, 0
-        self.allowed = min(size, budget - self.queries) if ask.charged else size
-        self.entries.clear()
-        return None if self.allowed else "budget"
+        self.ask, self.whole = ask, Part(self.slot, ask.points, 0, size)
+
+    def send(self, room: int) -> Part:
+        """Return the next points of the ask to evaluate, at most `room`."""
+        start = self.sent
+        self.sent = stop = min(self.allowed, start + room)
+        return self.whole if stop - start == self.whole.stop else Part(self.slot, self.ask.points, start, stop)
 
     def count(self, entry: JournalEntry) -> int:
         """Count the points of an entry and return how many are charged."""
@@ -87,12 +103,16 @@ class ActiveImage:
 
     def receive(self, entry: JournalEntry, budget: int) -> Ended | None:
         """Keep the losses of some points; advance the search once all are there. Return how it ended, if it did."""
-        self.entries.append(entry)
         if self.sent < self.allowed:
+            self.entries.append(entry)
             return None
-        if self.allowed < self.ask.points.size:
+        if self.allowed < self.whole.stop:
             return "budget"
-        return self.advance(_joined(self.entries), budget)
+        reply = Reply(entry.loss, entry.gradient)
+        if self.entries:
+            reply = _joined([*self.entries, entry])
+            self.entries.clear()
+        return self.advance(reply, budget)
 
     def outcome(
         self, ended: Ended, predicted: int | None = None, point: Point | None = None, confidence: float | None = None
@@ -223,7 +243,10 @@ class Scheduler:
         ended = active.advance(None, self._budget)
         if ended is None and task.journal is not None:
             ended = self._replay(active, task.journal)
-        self._continue(active, ended)
+        if ended is None:
+            self._ready.append(active)
+        else:
+            self._finish(active, active.outcome(ended))
 
     def _replay(self, active: ActiveImage, journal: JournalEntry) -> Ended | None:
         """Send a search the losses that it received before an interruption."""
@@ -257,11 +280,10 @@ class Scheduler:
         room = self._batch_size
         while self._ready and room:
             active = self._ready.popleft()
-            start = active.sent
-            active.sent = stop = min(active.allowed, start + room)
-            room -= stop - start
+            part = active.send(room)
+            room -= part.stop - part.start
             images.append(active)
-            parts.append(Part(active.slot, active.ask.points, start, stop))
+            parts.append(part)
         goals = np.repeat([active.goal for active in images], [part.stop - part.start for part in parts])
         return Batch(images, parts, self._canvas.draw(parts), goals)
 
@@ -270,6 +292,7 @@ class Scheduler:
         batch, scores, gradients = scored
         losses, wins, predicted = self._judge(batch, scores)
         hits = deque(np.flatnonzero(wins).tolist())
+        details = self._label_only or gradients is not None or batch.rendered.outside is not None
         row = 0
         for active, part in zip(batch.active, batch.parts, strict=True):
             end = row + part.stop - part.start
@@ -278,25 +301,36 @@ class Scheduler:
                 hit = hits.popleft()
                 if first is None and not self._threat.until_budget and losses[hit] >= active.ask.eligible_from:
                     first = hit
-            rows = slice(row, end if first is None else first + 1)
-            gradient = gradients[rows] if gradients is not None and active.ask.gradient else None
-            uncharged = 0 if active.ask.charged else rows.stop - row
-            outside, out_of_range = _count(batch.rendered.outside, rows), _count(batch.rendered.out_of_range, rows)
-            entry = JournalEntry(active.index, losses[rows], gradient, outside, uncharged, out_of_range)
-            if self._label_only:
-                entry = entry._replace(predicted=int(predicted[rows][losses[rows].argmax()]))
+            last = end if first is None else first + 1
+            entry = JournalEntry(active.index, losses[row:last], None, 0, 0 if active.ask.charged else last - row)
+            if details:
+                entry = self._complete(entry, scored, slice(row, last), predicted, gradient=active.ask.gradient)
             self._queries += active.count(entry)
             if first is None:
                 ended = active.receive(entry, self._budget)
-                self._continue(active, ended)
                 if ended is None:
+                    self._ready.append(active)
                     self._entries.append(entry)
+                else:
+                    self._finish(active, active.outcome(ended))
             else:
                 point = active.ask.points.point(part.start + first - row)
                 found = self._threat.confidence(scores[first : first + 1])
                 confidence = None if found is None else float(found[0])
                 self._finish(active, active.outcome("success", int(predicted[first]), point, confidence))
             row = end
+
+    def _complete(
+        self, entry: JournalEntry, scored: BatchScores, rows: slice, predicted: NDArray[np.intp], *, gradient: bool
+    ) -> JournalEntry:
+        """Return an entry with what only some attacks need, or only some points have."""
+        rendered, gradients = scored.batch.rendered, scored.gradients
+        return entry._replace(
+            gradient=gradients[rows] if gradients is not None and gradient else None,
+            outside=_count(rendered.outside, rows),
+            out_of_range=_count(rendered.out_of_range, rows),
+            predicted=int(predicted[rows][entry.loss.argmax()]) if self._label_only else None,
+        )
 
     def _judge(
         self, batch: Batch, scores: NDArray[Any]
@@ -319,12 +353,6 @@ class Scheduler:
             wins &= ~batch.rendered.outside
         return losses, wins, predicted
 
-    def _continue(self, active: ActiveImage, ended: Ended | None) -> None:
-        if ended is None:
-            self._ready.append(active)
-        else:
-            self._finish(active, active.outcome(ended))
-
     def _finish(self, active: ActiveImage, outcome: Outcome) -> None:
         del self._active[active.slot]
         self._free.append(active.slot)
@@ -337,7 +365,5 @@ def _count(marked: NDArray[np.bool_] | None, rows: slice) -> int:
 
 def _joined(entries: list[JournalEntry]) -> Reply:
     """Return the reply to an ask whose points were evaluated in several batches."""
-    if len(entries) == 1:
-        return Reply(entries[0].loss, entries[0].gradient)
     gradients = [entry.gradient for entry in entries if entry.gradient is not None]
     return Reply(np.concatenate([entry.loss for entry in entries]), np.concatenate(gradients) if gradients else None)

@@ -36,6 +36,7 @@ class SessionModel(Model):
         self._session = session
         self._concurrent_calls = concurrent_calls
         self._enter_process()
+        self.asynchronous = concurrent_calls > 1
         self.saturating_batch = concurrent_calls * _MOST_PER_CALL
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:

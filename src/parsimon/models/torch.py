@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from parsimon.errors import ModelError, require
 from parsimon.models.chunks import call_in_chunks, images_per_call
 
 _MOST_PER_CALL = 64  # images on a CPU: small networks take less time per image in larger calls
+_PINNED = ("cuda", "xpu")  # devices that copy to and from pinned memory while they compute
 _ROUNDING = 1e-4  # of the largest score: by how much two orders of the same sums may differ in single precision
 
 
@@ -23,6 +25,9 @@ class TensorModel(Model):
     On a CPU, a convolutional network is faster on images whose channels come last in memory. The images and the
     precision are the same, so only the last digits of the scores can differ. The first images are shown in both memory
     formats; a network that fails on one of them, or returns other scores, is run as it is.
+
+    On a GPU, a call returns before it has finished. `start` queues the forward pass and the copy of the scores, and
+    leaves the caller to wait for both.
     """
 
     gives = "gradient"
@@ -37,6 +42,7 @@ class TensorModel(Model):
         self._dtype = self._torch.float32 if dtype is None else dtype
         on_cpu = self.device.type == "cpu"
         self.fixed_batch = not on_cpu  # kernels are picked by the shape of the batch, and round differently
+        self.asynchronous = self.device.type in _PINNED
         undecided = try_channels_last and on_cpu and self._dtype is self._torch.float32
         self._channels_last: bool | None = None if undecided else False  # None: the first images decide
         self.backend = f"torch on {self.device.type}"
@@ -48,6 +54,30 @@ class TensorModel(Model):
             if self._channels_last is None:
                 return self._choose_memory_format(images)
             return self._numpy(self._scores(images, channels_last=self._channels_last))
+
+    def start(self, images: Any) -> Callable[[], NDArray[Any]]:
+        if not self.asynchronous:
+            return partial(self, images)
+        with self._torch.no_grad(), self._evaluating():
+            scores = self._scores(images.to(self._dtype)).detach()
+        if scores.device.type not in _PINNED:  # a function may fetch its scores itself
+            return partial(self._numpy, scores)
+        fetched = self._torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True)
+        fetched.copy_(scores, non_blocking=True)
+        copied = self._torch.Event(scores.device)
+        copied.record(self._torch.accelerator.current_stream(scores.device))
+
+        def wait() -> NDArray[Any]:
+            copied.synchronize()
+            return self._numpy(fetched)
+
+        return wait
+
+    def put(self, array: NDArray[Any]) -> Any:
+        if not self.asynchronous:
+            return super().put(array)
+        # A copy from memory that is not pinned would wait for the batch that the device computes.
+        return self._torch.from_numpy(array).pin_memory().to(self.device, non_blocking=True)
 
     def _choose_memory_format(self, images: Any) -> NDArray[Any]:
         """Return the scores of the first images, and choose the memory format of all later ones."""
