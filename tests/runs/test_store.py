@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from parsimon.core.grid import first_grid
-from parsimon.core.types import Corners, Images, JournalEntry, Outcome, Point
+from parsimon.core.types import Corners, Images, JournalEntry, Margins, Outcome, Point
 from parsimon.runs.packing import pack_entries, unpack_bits, unpack_difference, unpack_entries
 from parsimon.runs.store import Store
 
@@ -82,13 +82,23 @@ def some_entries(draw: st.DrawFn) -> list[JournalEntry]:
     for image in draw(st.lists(st.integers(0, 2**40), max_size=4)):
         length = draw(numbers)
         counts = [draw(st.integers(0, length)) for _ in range(4)]
+        margins = None
+        if length and draw(st.booleans()):
+            margins = Margins(np.arange(3, dtype=np.int32) + image % 7, np.full((length, 3), image / 9, np.float32))
         gradient = np.full((counts[0], 1, 2, 3), image, np.float32) if with_gradients and counts[0] else None
-        entries.append(JournalEntry(image, np.arange(length) / 7, gradient, *counts[1:]))
+        outside, uncharged, out_of_range = counts[1:]
+        counted = JournalEntry(image, np.arange(length) / 7, gradient, outside, uncharged, out_of_range)
+        entries.append(counted._replace(margins=margins))
     return entries
 
 
 def plain(entries: list[JournalEntry]) -> list[tuple[Any, ...]]:
-    return [tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in part) for part in entries]
+    """Return entries as values that can be compared."""
+
+    def value(each: Any) -> Any:
+        return tuple(map(value, each)) if isinstance(each, Margins) else np.asarray(each).tolist()
+
+    return [tuple(map(value, part)) for part in entries]
 
 
 @given(some_entries())

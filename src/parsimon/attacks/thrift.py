@@ -2,52 +2,62 @@
 
 As in that paper, every query is a corner of the ball, and corners change block by block, from the whole image down to
 single pixels. Unlike there, one query changes a block and no query ranks blocks. The *effect* of a block is the change
-in loss when it is flipped. Effects nearly add up, and the search relies on that twice, in steps 4 and 10.
+in loss when it is flipped. Effects nearly add up, and the search relies on that in steps 8 to 11.
 The measurements behind each step are in docs/decisions/0007-thrift.md.
 
- 1. Ask for two fine patterns, columns and a checkerboard. (For grey images: after step 3.)
+ 1. Ask for two fine patterns, columns and coloured columns. (For grey images: columns, after step 3.)
  2. Ask for the image with less contrast: -eps at pixels lighter than their surroundings, +eps at the others.
     (For grey images: -eps everywhere.)
  3. Flip the coarsest blocks of that corner, and keep what raises the loss, until two effects or more are known.
-    Their sum is the `reach`: if effects added up, the loss of such corners would span [best - reach, best].
- 4. If the checkerboard's loss lies in that interval, textures do not matter: refine only plain blocks, which are the
-    lighter or the darker pixels of one channel.
- 5. Otherwise also refine whole blocks, rows, columns and checkerboards in all channels. Start from the better pattern
-    if its loss lies above best + reach.
+    If that leaves one sign everywhere, contrast does not matter: plain blocks are whole blocks of one channel.
+    Otherwise they are the lighter or the darker pixels of one channel.
+ 4. Ask for a third pattern, a checkerboard: at once if either of the others has a higher loss than the corner of
+    step 3, otherwise after the next level of plain blocks.
+ 5. If a pattern has a higher loss than the corner of step 3, textures matter. Continue from the best corner so far, and
+    also refine whole blocks, rows, columns and checkerboards in all channels. Otherwise refine plain blocks alone.
  6. While any refiner has blocks left, the one with the largest recent gain refines its next block by steps 8 to 10.
-    The other refiners forget the effects of what has changed.
+    The other refiners forget the effects of what has changed. Now and then, step 11 comes first.
  7. When no blocks are left, start again from the whole image. Stop after a pass that has not raised the loss.
  8. On entering a level, sort its blocks by the gain that their quarters promise.
  9. Split the next block in quarters. Flip each by one query, in random order, and keep a flip that raises the loss.
 10. Deduce the effect of the last quarter: that of the block less those of the other three. Skip it if it is no gain.
+11. The highest margin of any class is the loss, and effects on the margins of all contenders are known. Find the class
+    whose margin would be highest if all pieces that raise it were flipped. Flip them by one query; keep a gain.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from parsimon.attacks.blocks import Level, fine_patterns, levels_across, lighter_pixels, plain_levels, texture_levels
+from parsimon.attacks.block_refiner import MEMORY, BlockRefiner
+from parsimon.attacks.blocks import (
+    Level,
+    fine_patterns,
+    levels_across,
+    lighter_pixels,
+    plain_levels,
+    texture_levels,
+)
 from parsimon.attacks.mutable_corner import MutableCorner
 from parsimon.core.grid import Window
+from parsimon.core.model import AnswerLevel
 from parsimon.core.threat import Loss
 from parsimon.core.types import Ask, Attack, ImageContext, Reply, Search
 from parsimon.errors import check_flag
 from parsimon.setsearch import Mask
 
-# The numbers were chosen by measurements on the bundled networks; see the decision note.
+# The numbers were chosen by measurements on many networks; see the decision note.
 _COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
+_BLUE = 2  # the channel
 _ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance
-_MEMORY = 10  # queries over which the recent gain is averaged
-_ENOUGH_TO_COMPARE = 8  # blocks along a side: with fewer, the neighbours of a block are most of the image
+_FIRST_COMBINATION, _NEXT_COMBINATION = 3, 1.5  # blocks refined before the first, and by which factor before the next
 
-Place = tuple[int, int, int]  # row, column and group of a block on its level
+Start = Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]
 
 
 @dataclass(frozen=True)
@@ -61,15 +71,19 @@ class Thrift(Attack):
         texture: Try patterns and refine textures where they matter.
         deduce: Skip the last quarter of a block where the other three leave it no gain.
         rank: Refine the blocks of a level in the order of the gain they promise; otherwise in random order.
+        combine: Flip pieces together that raise the margin of one class. It needs an untargeted margin loss.
     """
 
     contrast: bool = True
     texture: bool = True
     deduce: bool = True
     rank: bool = True
+    combine: bool = True
+
+    needs: ClassVar[AnswerLevel] = "scores"
 
     def __post_init__(self) -> None:
-        for name in ("contrast", "texture", "deduce", "rank"):
+        for name in ("contrast", "texture", "deduce", "rank", "combine"):
             check_flag(name, getattr(self, name))
 
     def own_loss(self, targeted: bool) -> Loss:
@@ -77,60 +91,58 @@ class Thrift(Attack):
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         best, refiners = yield from self._start(context, rng)  # steps 1 to 5
+        blocks, next_combination = 0, float(_FIRST_COMBINATION)
         while True:
             loss_before = best.loss
             while active := [refiner for refiner in refiners if not refiner.done]:  # step 6
-                refiner = max(active, key=lambda each: (each.recent_gain, -each.across))  # the coarser one on a tie
+                refiner = max(active, key=BlockRefiner.priority) if len(active) > 1 else active[0]
                 changed = yield from refiner.refine_next(best, rng)
-                for other in refiners:
-                    if other is not refiner:
-                        other.forget(changed)
+                _forget(changed, refiners, refiner)
+                blocks += 1
+                if best.margins is not None and blocks >= next_combination:
+                    next_combination = _NEXT_COMBINATION * blocks
+                    yield from _combine(best, refiners)
             if best.loss == loss_before:  # step 7
                 return
             for refiner in refiners:
                 refiner.restart()
 
-    def _start(
-        self, context: ImageContext, rng: np.random.Generator
-    ) -> Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]:
+    def _start(self, context: ImageContext, rng: np.random.Generator) -> Start:
         """Return the corner to start from and its refiners (steps 1 to 5)."""
         channels, height, width = context.shape
         coloured = channels >= _COLOURED
         everywhere = np.ones((height, width, channels), np.bool_)
         light = lighter_pixels(context.image) if self.contrast and coloured else everywhere
-        thickness, rows, columns, squares = fine_patterns(height, width)
         numbers = levels_across(height, width)
-        new_refiner = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
+        corner = partial(MutableCorner, margins=self.combine)
+        refiner = partial(BlockRefiner, extent=(height, width), deduce=self.deduce, rank=self.rank)
 
-        best, lined, squared = (MutableCorner(signs & everywhere) for signs in (~light, columns, squares))
-        patterns = [lined, squared] if self.texture else []
-        plain = new_refiner(plain_levels(light, numbers))
-
-        if coloured:
-            yield from _ask_each(patterns)  # step 1
+        best, plain = corner(~light), refiner(plain_levels(light, numbers))
+        *lines, squares = map(corner, _patterns(everywhere))
+        if coloured and self.texture:
+            yield from _ask_each(lines)  # step 1
         yield from best.ask()  # step 2
         while plain.effects.values.size < _ENOUGH_EFFECTS and not plain.done:  # step 3
             yield from plain.refine_next(best, rng)
-        if not coloured:
-            yield from _ask_each(patterns)
-
-        # Step 4. Half of a checkerboard's pixels have either sign, so it would lie in the middle of the interval. It
-        # nearly does for adversarially trained networks; for others it is often far above or below.
-        reach = -float(plain.effects.values.sum())
-        if not patterns or -reach <= squared.loss - best.loss <= 0:
+        effects = -plain.effects.values
+        if coloured and (best.signs.all() or not best.signs.any()):
+            plain = refiner(plain_levels(everywhere, numbers))
+        if not self.texture:
             return best, [plain]
 
-        # Step 5. A texture needs blocks of two lines or more.
-        with_two_lines = [across for across in numbers if across * 2 * thickness <= min(height, width)]
-        refiners = [
-            *([new_refiner(texture_levels(numbers, everywhere))] if channels > 1 else []),
-            *(new_refiner(texture_levels(with_two_lines, pixels)) for pixels in (rows, columns, squares)),
-            plain,
-        ]
-        for refiner in refiners:  # as if one recent query of each had gained the mean effect
-            refiner.recent_gain = reach / plain.effects.values.size / _MEMORY
-        pattern = max(patterns, key=lambda each: each.loss)
-        if pattern.loss - best.loss > reach:
+        loss = best.loss
+        if not coloured:
+            yield from _ask_each(lines)
+        elif max(each.loss for each in lines) <= loss:  # step 4
+            yield from _next_level(plain, best, rng)
+        yield from squares.ask()
+        pattern = max([*lines, squares], key=lambda each: each.loss)
+        if pattern.loss <= loss:  # step 5
+            return best, [plain]
+        refiners = [*(refiner(levels) for levels in _textures(everywhere, numbers)), plain]
+        for each in refiners:  # as if one recent query of each had gained the mean effect
+            each.recent_gain = float(effects.mean()) / MEMORY
+        if pattern.loss > best.loss:
             plain.restart()
             best = pattern
         return best, refiners
@@ -141,159 +153,44 @@ def _ask_each(corners: Iterable[MutableCorner]) -> Generator[Ask, Reply, None]:
         yield from corner.ask()
 
 
-class Effects:
-    """The effects of the groups of all blocks of a level, by row, column and group, and which of them are known.
-
-    No effect is a gain, since a flip that gains is kept, and then flipping back loses. Unknown effects are 0.
-    """
-
-    def __init__(self, across: int, groups: int) -> None:
-        self.values = np.zeros((across, across, groups))
-        self.known = np.zeros((across, across, groups), np.bool_)
-
-    def get(self, place: Place) -> float | None:
-        """Return the effect of a group of a block; None: it is unknown."""
-        return self.values.item(place) if self.known[place] else None
-
-    def set(self, place: Place, value: float) -> None:
-        """Set the effect of a group of a block."""
-        self.values[place] = value
-        self.known[place] = True
-
-    def forget(self, rows: slice, columns: slice, extent: tuple[int, int]) -> None:
-        """Forget the effects of the blocks that lie within these pixels."""
-        across = len(self.values)
-        down, along = (
-            slice(-(-pixels.start * across // side), pixels.stop * across // side)
-            for pixels, side in zip((rows, columns), extent, strict=True)
-        )
-        self.values[down, along] = 0
-        self.known[down, along] = False
+def _next_level(refiner: BlockRefiner, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, None]:
+    """Refine all blocks of the level that a refiner is on."""
+    effects = refiner.effects
+    while refiner.effects is effects and not refiner.done:
+        yield from refiner.refine_next(best, rng)
 
 
-class BlockRefiner:
-    """Refine a corner by one kind of change, level by level, from the whole image to the smallest blocks.
-
-    Attributes:
-        effects: The effects on the last fully evaluated level.
-        recent_gain: Running mean of the gain per query.
-    """
-
-    def __init__(self, levels: Sequence[Level], extent: tuple[int, int], *, deduce: bool, rank: bool) -> None:
-        """Prepare to refine an image of `extent` rows and columns.
-
-        Each level splits every block of the level before, every group in as many consecutive ones, or both.
-        """
-        self._levels, self._extent, self._deduce, self._rank = levels, extent, deduce, rank
-        self.recent_gain = 0.0
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget all effects and start again from the whole image."""
-        self._depth = 0  # levels entered so far
-        self._order, self._position = np.empty(0, np.intp), 0  # blocks to split on this level, and the next of them
-        self.effects = self._finer_effects = Effects(1, 1)
-
-    @property
-    def across(self) -> int:
-        """Return the number of blocks along a side on the last fully evaluated level."""
-        return len(self.effects.values)
-
-    @property
-    def done(self) -> bool:
-        """Return whether the finest level is fully evaluated."""
-        return self._depth == len(self._levels) and self._position == len(self._order)
-
-    def forget(self, windows: Iterable[Window]) -> None:
-        """Forget the effects of blocks within windows that another refiner has changed."""
-        for rows, columns, _ in windows:
-            for effects in (self.effects, self._finer_effects):
-                effects.forget(rows, columns, self._extent)
-
-    def refine_next(self, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
-        """Refine the next block by one query per piece, and return the windows of the flips that were kept."""
-        if self._position == len(self._order):
-            self._enter_level(rng)
-        block = self._next_block()
-        pieces = self._pieces(*block)
-        remaining = self.effects.get(block)  # the effect of all pieces that are not flipped yet
-        kept = []
-        for asked, number in enumerate(rng.permutation(len(pieces)).tolist()):
-            place, window, pixels = pieces[number]
-            is_last = asked == len(pieces) - 1
-            may_deduce = self._deduce or len(pieces) == 1  # a single piece is the block itself
-            if is_last and may_deduce and remaining is not None and remaining <= 0:
-                self._finer_effects.set(place, remaining)  # step 10
-                continue
-            gain = yield from best.flip(window, pixels)  # step 9
-            if gain > 0:
-                kept.append(window)
-            self.recent_gain += (max(gain, 0.0) - self.recent_gain) / _MEMORY
-            self._finer_effects.set(place, -abs(gain))
-            if remaining is not None:
-                remaining -= gain
-        if self._position == len(self._order):
-            self.effects = self._finer_effects
-        return kept
-
-    def _enter_level(self, rng: np.random.Generator) -> None:
-        """Put the blocks of the level before in the order in which they are split (step 8)."""
-        level = self._levels[self._depth]
-        self._depth += 1
-        order = rng.permutation(self.effects.values.size)
-        if self._rank:
-            order = order[_promise(self.effects.values).reshape(-1)[order].argsort(kind="stable")[::-1]]
-        self._order, self._position = order, 0
-        self._finer_effects = Effects(level.across, len(level.groups))
-
-    def _next_block(self) -> Place:
-        block, group = divmod(self._order.item(self._position), self.effects.values.shape[2])
-        self._position += 1
-        return *divmod(block, self.across), group
-
-    def _pieces(self, row: int, column: int, group: int) -> list[tuple[Place, Window, Mask]]:
-        """Return what a group of a block splits into: the places on the finer level, their windows and pixels.
-
-        A piece without pixels is left out: a side that is no power of two has fewer pixels than the last level blocks.
-        """
-        _, groups = level = self._levels[self._depth - 1]
-        split = level.across // self.across
-        group_split = len(groups) // self.effects.values.shape[2]
-        height, width = self._extent
-        pieces = []
-        for part in range(group * group_split, (group + 1) * group_split):
-            for down in range(row * split, (row + 1) * split):
-                rows = slice(down * height // level.across, (down + 1) * height // level.across)
-                for along in range(column * split, (column + 1) * split):
-                    columns = slice(along * width // level.across, (along + 1) * width // level.across)
-                    pixels = groups[part].pixels[rows, columns]
-                    if pixels.any():
-                        pieces.append(((down, along, part), (rows, columns, groups[part].channels), pixels))
-        return pieces
+def _combine(best: MutableCorner, refiners: Sequence[BlockRefiner]) -> Generator[Ask, Reply, None]:
+    """Try the most promising combination of flips, if it promises a gain (step 11)."""
+    promises = [refiner.best_combination(best) for refiner in refiners]
+    (loss, contender), refiner = max(zip(promises, refiners, strict=True), key=lambda pair: pair[0][0])
+    if loss > best.loss:
+        changed = yield from refiner.flip_combination(best, contender)
+        _forget(changed, refiners, refiner)
 
 
-def _promise(effects: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much splitting each block is expected to gain, compared to the others.
-
-    The effect of a quarter is modelled as normal: its mean is a quarter of the block's effect, its deviation half of
-    the root mean square of the 3 x 3 effects around, as for independent pixels. Its positive part is the gain.
-    On coarse levels, blocks near the middle of the image come first, where pictures show their object.
-    """
-    across = len(effects)
-    if across < _ENOUGH_TO_COMPARE:
-        from_middle = np.square(2 * np.arange(across) + 1 - across)
-        return np.broadcast_to(-np.add.outer(from_middle, from_middle)[:, :, None], effects.shape)
-    effects = np.nan_to_num(effects)  # an infinite score, which the margin loss allows, gives infinite effects
-    squares = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
-    around = np.sqrt(sliding_window_view(squares, (3, 3)).mean(axis=(2, 3)))[:, :, None]
-    return _expected_gains(effects / 4, around / 2)
+def _forget(changed: list[Window], refiners: Sequence[BlockRefiner], by: BlockRefiner) -> None:
+    """Make all refiners but the one that changed these windows forget their effects there."""
+    for refiner in refiners:
+        if refiner is not by:
+            refiner.forget(changed)
 
 
-_erfc = np.vectorize(math.erfc, otypes=[float])
+def _patterns(everywhere: Mask) -> list[Mask]:
+    """Return fine columns, for coloured images also with the other signs in blue, and a fine checkerboard."""
+    height, width, channels = everywhere.shape
+    _, _, columns, squares = fine_patterns(height, width)
+    coloured = [(columns & everywhere) ^ (np.arange(channels) == _BLUE)] if channels >= _COLOURED else []
+    return [columns & everywhere, *coloured, squares & everywhere]
 
 
-def _expected_gains(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the expectation of the positive part of normal variables."""
-    z = mean / np.where(deviation == 0, 1, deviation)  # where the deviation is 0, so is the mean
-    certain: NDArray[np.float64] = mean * _erfc(-z / math.sqrt(2)) / 2
-    return certain + deviation * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+def _textures(everywhere: Mask, numbers: Sequence[int]) -> Iterator[list[Level]]:
+    """Yield the levels of each way to change a texture. Lines need blocks of two lines or more."""
+    height, width, channels = everywhere.shape
+    thickness, *lines = fine_patterns(height, width)
+    if channels > 1:
+        yield texture_levels(numbers, everywhere)
+    with_two_lines = [across for across in numbers if across * 2 * thickness <= min(height, width)]
+    for pixels in lines:
+        # In all channels, since masks that fit the signs are applied much faster.
+        yield texture_levels(with_two_lines, pixels & everywhere)

@@ -23,6 +23,7 @@ from parsimon.core.types import (
     Ended,
     Images,
     JournalEntry,
+    Margins,
     Outcome,
     Point,
     Radii,
@@ -42,7 +43,7 @@ class ActiveImage:
 
     __slots__ = (
         *("allowed", "ask", "entries", "first_loss", "goal", "gradients", "index", "moved", "out_of_range", "outside"),
-        *("closest", "queries", "search", "sent", "slot", "uncharged", "whole"),
+        *("closest", "contenders", "queries", "search", "sent", "slot", "uncharged", "whole"),
     )
 
     def __init__(self, task: Task, slot: int, search: Search, closest: Closest | None = None) -> None:
@@ -50,6 +51,7 @@ class ActiveImage:
         self.closest = closest
         self.index, self.goal, self.slot, self.search = task.index, task.goal, slot, search
         self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
+        self.contenders: NDArray[np.int32] | None = None  # classes whose margins the search receives
         self.first_loss: float | None = None
         self.moved = False  # whether a loss differed from the first
         self.ask = _NO_ASK
@@ -108,7 +110,7 @@ class ActiveImage:
             return None
         if self.allowed < self.whole.stop:
             return "budget"
-        reply = Reply(entry.loss, entry.gradient)
+        reply = Reply(entry.loss, entry.gradient, None if entry.margins is None else entry.margins.values)
         if self.entries:
             reply = _joined([*self.entries, entry])
             self.entries.clear()
@@ -251,7 +253,8 @@ class Scheduler:
     def _replay(self, active: ActiveImage, journal: JournalEntry) -> Ended | None:
         """Send a search the losses that it received before an interruption."""
         ended = None
-        loss, gradient = journal.loss, journal.gradient
+        loss, gradient, margins = journal.loss, journal.gradient, journal.margins
+        active.contenders = None if margins is None else margins.contenders
         active.outside, active.out_of_range = journal.outside, journal.out_of_range
         while ended is None and len(loss):
             active.sent = points = min(active.allowed, len(loss))
@@ -260,6 +263,9 @@ class Scheduler:
                 of_these, gradient = gradient[:points], gradient[points:]
             uncharged = 0 if active.ask.charged else points
             entry = JournalEntry(active.index, loss[:points], of_these, 0, uncharged, predicted=journal.predicted)
+            if active.ask.margins and margins is not None:
+                entry = entry._replace(margins=margins._replace(values=margins.values[:points]))
+                margins = margins._replace(values=margins.values[points:])
             loss = loss[points:]
             self._queries += active.count(entry)
             ended = active.receive(entry, self._budget)
@@ -292,6 +298,7 @@ class Scheduler:
         batch, scores, gradients = scored
         losses, wins, predicted = self._judge(batch, scores)
         hits = deque(np.flatnonzero(wins).tolist())
+        margins = self._margins(batch, scores)
         details = self._label_only or gradients is not None or batch.rendered.outside is not None
         row = 0
         for active, part in zip(batch.active, batch.parts, strict=True):
@@ -305,6 +312,8 @@ class Scheduler:
             entry = JournalEntry(active.index, losses[row:last], None, 0, 0 if active.ask.charged else last - row)
             if details:
                 entry = self._complete(entry, scored, slice(row, last), predicted, gradient=active.ask.gradient)
+            if margins is not None and active.contenders is not None and active.ask.margins:
+                entry = entry._replace(margins=Margins(active.contenders, margins[row:last]))
             self._queries += active.count(entry)
             if first is None:
                 ended = active.receive(entry, self._budget)
@@ -319,6 +328,20 @@ class Scheduler:
                 confidence = None if found is None else float(found[0])
                 self._finish(active, active.outcome("success", int(predicted[first]), point, confidence))
             row = end
+
+    def _margins(self, batch: Batch, scores: NDArray[Any]) -> NDArray[np.float32] | None:
+        """Return the margins of the contenders per point, if a search wants them and the loss has any."""
+        if not self._threat.has_margins or not any(active.ask.margins for active in batch.active):
+            return None
+        row = 0
+        contenders = []
+        for active, part in zip(batch.active, batch.parts, strict=True):
+            if active.contenders is None:
+                active.contenders = self._threat.contenders(scores[row], active.goal)
+            row += part.stop - part.start
+            contenders.append(active.contenders)
+        sizes = [part.stop - part.start for part in batch.parts]
+        return self._threat.margins(scores, batch.goals, np.array(contenders).repeat(sizes, axis=0))
 
     def _complete(
         self, entry: JournalEntry, scored: BatchScores, rows: slice, predicted: NDArray[np.intp], *, gradient: bool
@@ -366,4 +389,9 @@ def _count(marked: NDArray[np.bool_] | None, rows: slice) -> int:
 def _joined(entries: list[JournalEntry]) -> Reply:
     """Return the reply to an ask whose points were evaluated in several batches."""
     gradients = [entry.gradient for entry in entries if entry.gradient is not None]
-    return Reply(np.concatenate([entry.loss for entry in entries]), np.concatenate(gradients) if gradients else None)
+    margins = [entry.margins.values for entry in entries if entry.margins is not None]
+    return Reply(
+        np.concatenate([entry.loss for entry in entries]),
+        np.concatenate(gradients) if gradients else None,
+        np.concatenate(margins) if margins else None,
+    )

@@ -21,6 +21,7 @@ Scores = Literal["logits", "probabilities", "labels"]  # labels: class numbers i
 Rounding = Literal["inward", "nearest"]
 Targets = Literal["next", "random"]  # which class a targeted attack must reach
 
+CONTENDERS = 10  # classes whose margins a search may ask for
 _TINY = 1e-30  # makes the loss of a probability of 0 finite
 _LEVELS = 255  # the largest value of an 8-bit pixel
 
@@ -108,6 +109,26 @@ class Threat:
         if self.targeted:
             return -away, predicted == goals, predicted
         return away, predicted != goals, predicted
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether the loss is the highest margin of any other class over the true one."""
+        return self.loss == "margin" and not self.targeted
+
+    def contenders(self, scores: NDArray[Any], goal: int) -> NDArray[np.int32]:
+        """Return the classes other than the goal with the highest scores in one row, the highest first."""
+        ranked: NDArray[np.intp] = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+        others: NDArray[np.int32] = ranked[ranked != goal][:CONTENDERS].astype(np.int32)
+        return others
+
+    def margins(
+        self, scores: NDArray[Any], goals: NDArray[np.intp], contenders: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Return, per row, by how much the score of each of its contenders exceeds that of the goal, in logits."""
+        rows = np.arange(len(scores))[:, None]
+        logits = self._logits(scores[rows, np.concatenate([goals[:, None], contenders], axis=1)])
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite scores, which a margin allows
+            return np.nan_to_num((logits[:, 1:] - logits[:, :1]).astype(np.float32))
 
     def confidence(self, scores: NDArray[Any]) -> NDArray[np.float64] | None:
         """Return, per row, the probability of the predicted class, to the 6 decimals that single precision holds.

@@ -120,22 +120,32 @@ class Ask(NamedTuple):
         charged: Whether they count against the budget.
         eligible_from: A success with a loss below this does not end the attack. -inf: every success does; +inf: none.
         gradient: Whether the search also wants the gradient of the loss; for white-box attacks only.
+        margins: Whether the search also wants the margins of the contenders; for attacks that need scores.
     """
 
     points: Corners | Images
     charged: bool = True
     eligible_from: float = -math.inf
     gradient: bool = False
+    margins: bool = False
 
 
 class Reply(NamedTuple):
     """The losses of the points of an ask, in its order. A larger loss is always better for the attacker.
 
     A label-only attack receives minus the distance of an adversarial point to the clean image, and -inf for any other.
+
+    Attributes:
+        loss: The loss of each point.
+        gradient: The gradient with respect to each image, if the ask wanted it.
+        margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
+            The contenders of an image are the other classes with the highest scores at its first point, in a fixed
+            order. None unless the attack is untargeted and climbs the margin loss, which is the highest margin.
     """
 
     loss: NDArray[np.float64]
-    gradient: NDArray[np.float32] | None = None  # with respect to each image, if the ask wanted it
+    gradient: NDArray[np.float32] | None = None
+    margins: NDArray[np.float32] | None = None
 
 
 Search = Generator[Ask, Reply, None]
@@ -231,6 +241,13 @@ class Attack(ABC):
         return cls(**{**cls.presets[name], **settings})
 
 
+class Margins(NamedTuple):
+    """The margins of the contenders of an image."""
+
+    contenders: NDArray[np.int32]  # classes
+    values: NDArray[np.float32]  # per point and contender
+
+
 class JournalEntry(NamedTuple):
     """Losses that a search has received, by which the attack on an unfinished image can be resumed."""
 
@@ -241,6 +258,7 @@ class JournalEntry(NamedTuple):
     uncharged: int  # number of points without charge
     out_of_range: int = 0  # number of points with a pixel outside [0, 1]
     predicted: int | None = None  # the class at the point of the highest loss, for label-only attacks
+    margins: Margins | None = None  # if the search asked for them
 
 
 @dataclass(frozen=True)

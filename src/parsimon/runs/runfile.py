@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from parsimon.errors import StoreError, shorten
-from parsimon.runs.packing import pack_entries, unpack_entries
+from parsimon.runs.packing import pack_entries, unpack_entries_of_format_3
 
 NUMBER_OF_FACTS = "facts"  # a fact itself, which is not counted
 OUTCOME_COLUMNS = (
@@ -245,7 +245,7 @@ def _upgrade_journal(database: sqlite3.Connection) -> None:
     for (call,) in database.execute("SELECT call FROM journal").fetchall():  # one at a time, since they are large
         (attack, packed) = database.execute("SELECT attack, told FROM journal WHERE call = ?", (call,)).fetchone()
         try:
-            row = (call, attack, pack_entries(list(unpack_entries(packed, counts=5))))
+            row = (call, attack, pack_entries(list(unpack_entries_of_format_3(packed))))
         except (TypeError, ValueError) as error:
             raise ValueError(f"journal entry {call} of {attack}: {error}") from error
         database.execute("DELETE FROM journal WHERE call = ?", (call,))

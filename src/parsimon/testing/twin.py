@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parsimon.core.engine import Engine
 from parsimon.core.grid import Grid
-from parsimon.core.threat import Threat
+from parsimon.core.threat import CONTENDERS, Threat
 from parsimon.core.types import (
     Ask,
     Attack,
@@ -76,9 +76,13 @@ class Case:
         outcome = Outcome(task.index, False, 0, "exhausted")
         reply: Reply | None = None
         seen: list[Seen] = []
+        contenders: list[int] | None = None
         while (ask := next_ask(search, reply)) is not None:
             assert ask.points.size, f"{attack} asks for no image: an ask must have at least one point."
             assert attack.white_box or not ask.gradient, f"{attack} asks for gradients, but is not a white-box attack."
+            assert attack.needs in ("scores", "gradient") or not ask.margins, (
+                f"{attack} asks for margins, but does not need scores."
+            )
             assert attack.needs != "label" or (ask.charged and ask.eligible_from == -math.inf), (
                 f"{attack} is label-only: all of its asks must be charged, and end at any success."
             )
@@ -103,17 +107,25 @@ class Case:
                     f"{attack} asks for more than {self.budget + 1} uncharged images with a budget of {self.budget}: "
                     "uncharged queries must be bounded."
                 )
-                loss, predicted, gradient = self._evaluate(task, shown, ask.gradient)
+                loss, predicted, gradient, scores = self._evaluate(task, shown, ask.gradient)
+                if contenders is None:
+                    ranked = sorted(range(len(scores)), key=lambda number: -scores[number])
+                    contenders = [number for number in ranked if number != task.goal][:CONTENDERS]
                 hit = self.fooled(predicted, task) and not outside
                 seen.append(Seen(shown, loss, predicted, hit))
                 if hit and loss >= ask.eligible_from and not self.threat.until_budget:
                     outcome = replace(_success(outcome, seen[-1]), ended="success")
                     break
-                evaluated.append((loss, gradient))
+                evaluated.append((loss, gradient, [scores[number] - scores[task.goal] for number in contenders]))
             reply = None
             if outcome.ended == "exhausted":
-                losses, gradients = zip(*evaluated, strict=True)
-                reply = Reply(np.array(losses), np.stack(gradients) if ask.gradient else None)
+                losses, gradients, margins = zip(*evaluated, strict=True)
+                with_margins = ask.margins and self.threat.loss == "margin" and not self.threat.targeted
+                reply = Reply(
+                    np.array(losses),
+                    np.stack(gradients) if ask.gradient else None,
+                    np.array(margins, np.float32) if with_margins else None,
+                )
             yield ask, reply
             if reply is None:
                 break
@@ -137,8 +149,10 @@ class Case:
         """Return whether this prediction is a success."""
         return (predicted == task.goal) == self.threat.targeted
 
-    def _evaluate(self, task: Task, shown: Image, with_gradient: bool) -> tuple[float, int, Image | None]:
-        """Return the loss of one image, its predicted class, and the gradient if it is wanted."""
+    def _evaluate(
+        self, task: Task, shown: Image, with_gradient: bool
+    ) -> tuple[float, int, Image | None, NDArray[np.float64]]:
+        """Return the loss of one image, its predicted class, the gradient if it is wanted, and the scores."""
         goal, gradient = task.goal, None
         if with_gradient:
             goals = np.array([goal])
@@ -149,12 +163,13 @@ class Case:
             (scores,) = self.network(shown[None])
         predicted = int(scores.argmax())
         if self.threat.loss == "label":
-            return -self._distance(task, shown) if self.fooled(predicted, task) else -math.inf, predicted, None
+            loss = -self._distance(task, shown) if self.fooled(predicted, task) else -math.inf
+            return loss, predicted, None, scores
         if self.threat.loss == "margin":
             loss = np.delete(scores, goal).max() - scores[goal]
         else:
             loss = scores.max() + np.log(np.exp(scores - scores.max()).sum()) - scores[goal]
-        return -loss if self.threat.targeted else loss, predicted, gradient
+        return -loss if self.threat.targeted else loss, predicted, gradient, scores
 
     def _distance(self, task: Task, shown: Image) -> float:
         """Return the distance to the clean image, in single precision or in levels; in the ball it is at most eps."""
