@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -80,7 +80,7 @@ class Thrift(Attack):
         while True:
             loss_before = best.loss
             while active := [refiner for refiner in refiners if not refiner.done]:  # step 6
-                refiner = max(active, key=lambda each: (each.recent_gain, -each.across))  # the coarser one on a tie
+                refiner = max(active, key=BlockRefiner.priority) if len(active) > 1 else active[0]
                 changed = yield from refiner.refine_next(best, rng)
                 for other in refiners:
                     if other is not refiner:
@@ -124,7 +124,8 @@ class Thrift(Attack):
         with_two_lines = [across for across in numbers if across * 2 * thickness <= min(height, width)]
         refiners = [
             *([new_refiner(texture_levels(numbers, everywhere))] if channels > 1 else []),
-            *(new_refiner(texture_levels(with_two_lines, pixels)) for pixels in (rows, columns, squares)),
+            # In all channels, since masks that fit the signs are applied much faster.
+            *(new_refiner(texture_levels(with_two_lines, pixels & everywhere)) for pixels in (rows, columns, squares)),
             plain,
         ]
         for refiner in refiners:  # as if one recent query of each had gained the mean effect
@@ -162,13 +163,12 @@ class Effects:
 
     def forget(self, rows: slice, columns: slice, extent: tuple[int, int]) -> None:
         """Forget the effects of the blocks that lie within these pixels."""
-        across = len(self.values)
-        down, along = (
-            slice(-(-pixels.start * across // side), pixels.stop * across // side)
-            for pixels, side in zip((rows, columns), extent, strict=True)
-        )
-        self.values[down, along] = 0
-        self.known[down, along] = False
+        across, (height, width) = len(self.values), extent
+        top, bottom = -(-rows.start * across // height), rows.stop * across // height
+        left, right = -(-columns.start * across // width), columns.stop * across // width
+        if top < bottom and left < right:  # a small window holds no block of a coarse level
+            self.values[top:bottom, left:right] = 0
+            self.known[top:bottom, left:right] = False
 
 
 class BlockRefiner:
@@ -177,6 +177,7 @@ class BlockRefiner:
     Attributes:
         effects: The effects on the last fully evaluated level.
         recent_gain: Running mean of the gain per query.
+        done: Whether the finest level is fully evaluated.
     """
 
     def __init__(self, levels: Sequence[Level], extent: tuple[int, int], *, deduce: bool, rank: bool) -> None:
@@ -191,38 +192,45 @@ class BlockRefiner:
     def restart(self) -> None:
         """Forget all effects and start again from the whole image."""
         self._depth = 0  # levels entered so far
-        self._order, self._position = np.empty(0, np.intp), 0  # blocks to split on this level, and the next of them
+        self._order: list[int] = []  # blocks to split on this level
+        self._position = 0  # of the next of them
+        self._to_forget: list[Window] = []  # changed since its last turn
         self.effects = self._finer_effects = Effects(1, 1)
+        self.done = not self._levels
 
     @property
     def across(self) -> int:
         """Return the number of blocks along a side on the last fully evaluated level."""
         return len(self.effects.values)
 
-    @property
-    def done(self) -> bool:
-        """Return whether the finest level is fully evaluated."""
-        return self._depth == len(self._levels) and self._position == len(self._order)
+    def priority(self) -> tuple[float, int]:
+        """Return what the next refiner has most of: recent gain, and on a tie the larger blocks."""
+        return self.recent_gain, -len(self.effects.values)
 
     def forget(self, windows: Iterable[Window]) -> None:
-        """Forget the effects of blocks within windows that another refiner has changed."""
-        for rows, columns, _ in windows:
-            for effects in (self.effects, self._finer_effects):
-                effects.forget(rows, columns, self._extent)
+        """Forget the effects of blocks within windows that another refiner has changed, before the next turn."""
+        self._to_forget += windows
+
+    def _forget_changed(self) -> None:
+        for rows, columns, _ in self._to_forget:
+            self.effects.forget(rows, columns, self._extent)
+            self._finer_effects.forget(rows, columns, self._extent)
+        self._to_forget.clear()
 
     def refine_next(self, best: MutableCorner, rng: np.random.Generator) -> Generator[Ask, Reply, list[Window]]:
         """Refine the next block by one query per piece, and return the windows of the flips that were kept."""
+        if self._to_forget:
+            self._forget_changed()
         if self._position == len(self._order):
             self._enter_level(rng)
         block = self._next_block()
         pieces = self._pieces(*block)
         remaining = self.effects.get(block)  # the effect of all pieces that are not flipped yet
+        may_deduce = self._deduce or len(pieces) == 1  # a single piece is the block itself
         kept = []
-        for asked, number in enumerate(rng.permutation(len(pieces)).tolist()):
-            place, window, pixels = pieces[number]
-            is_last = asked == len(pieces) - 1
-            may_deduce = self._deduce or len(pieces) == 1  # a single piece is the block itself
-            if is_last and may_deduce and remaining is not None and remaining <= 0:
+        rng.shuffle(pieces)
+        for left, (place, window, pixels) in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
+            if not left and may_deduce and remaining is not None and remaining <= 0:
                 self._finer_effects.set(place, remaining)  # step 10
                 continue
             gain = yield from best.flip(window, pixels)  # step 9
@@ -234,6 +242,7 @@ class BlockRefiner:
                 remaining -= gain
         if self._position == len(self._order):
             self.effects = self._finer_effects
+            self.done = self._depth == len(self._levels)
         return kept
 
     def _enter_level(self, rng: np.random.Generator) -> None:
@@ -243,11 +252,11 @@ class BlockRefiner:
         order = rng.permutation(self.effects.values.size)
         if self._rank:
             order = order[_promise(self.effects.values).reshape(-1)[order].argsort(kind="stable")[::-1]]
-        self._order, self._position = order, 0
+        self._order, self._position = order.tolist(), 0
         self._finer_effects = Effects(level.across, len(level.groups))
 
     def _next_block(self) -> Place:
-        block, group = divmod(self._order.item(self._position), self.effects.values.shape[2])
+        block, group = divmod(self._order[self._position], self.effects.values.shape[2])
         self._position += 1
         return *divmod(block, self.across), group
 
@@ -256,20 +265,26 @@ class BlockRefiner:
 
         A piece without pixels is left out: a side that is no power of two has fewer pixels than the last level blocks.
         """
-        _, groups = level = self._levels[self._depth - 1]
-        split = level.across // self.across
+        across, groups = self._levels[self._depth - 1]
+        split = across // self.across
         group_split = len(groups) // self.effects.values.shape[2]
-        height, width = self._extent
+        row_slices, column_slices = (_slices(across, side) for side in self._extent)
         pieces = []
         for part in range(group * group_split, (group + 1) * group_split):
+            of_group, channels = groups[part]
             for down in range(row * split, (row + 1) * split):
-                rows = slice(down * height // level.across, (down + 1) * height // level.across)
                 for along in range(column * split, (column + 1) * split):
-                    columns = slice(along * width // level.across, (along + 1) * width // level.across)
-                    pixels = groups[part].pixels[rows, columns]
-                    if pixels.any():
-                        pieces.append(((down, along, part), (rows, columns, groups[part].channels), pixels))
+                    rows, columns = row_slices[down], column_slices[along]
+                    pixels = of_group[rows, columns]
+                    if np.count_nonzero(pixels):
+                        pieces.append(((down, along, part), (rows, columns, channels), pixels))
         return pieces
+
+
+@lru_cache(maxsize=128)
+def _slices(across: int, side: int) -> list[slice]:
+    """Return the pixels along a side that each of `across` blocks covers."""
+    return [slice(block * side // across, (block + 1) * side // across) for block in range(across)]
 
 
 def _promise(effects: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -281,12 +296,18 @@ def _promise(effects: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     across = len(effects)
     if across < _ENOUGH_TO_COMPARE:
-        from_middle = np.square(2 * np.arange(across) + 1 - across)
-        return np.broadcast_to(-np.add.outer(from_middle, from_middle)[:, :, None], effects.shape)
+        return np.broadcast_to(_nearness_to_middle(across), effects.shape)
     effects = np.nan_to_num(effects)  # an infinite score, which the margin loss allows, gives infinite effects
     squares = np.pad(np.square(effects).mean(axis=2), 1, mode="edge")
     around = np.sqrt(sliding_window_view(squares, (3, 3)).mean(axis=(2, 3)))[:, :, None]
     return _expected_gains(effects / 4, around / 2)
+
+
+@lru_cache(maxsize=_ENOUGH_TO_COMPARE)
+def _nearness_to_middle(across: int) -> NDArray[np.float64]:
+    """Return minus the squared distance of each block to the middle of the image."""
+    from_middle = np.square(2 * np.arange(across) + 1 - across)
+    return -np.add.outer(from_middle, from_middle)[:, :, None]
 
 
 _erfc = np.vectorize(math.erfc, otypes=[float])
