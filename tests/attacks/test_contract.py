@@ -23,9 +23,7 @@ from parsimon.core.grid import Grid, first_grid
 from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Search
 from parsimon.testing import (
     BUDGET,
-    LABEL_THREATS,
     SHAPES,
-    THREATS,
     Network,
     attack_contract,
     check_attack,
@@ -223,6 +221,11 @@ class PeeksAtGradients(Honest):
         yield Ask(Images(self.candidate(context, rng)[None]), gradient=True)
 
 
+class PeeksAtMargins(Honest):
+    def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
+        yield Ask(Images(self.candidate(context, rng)[None]), margins=True)
+
+
 class BreaksOnGrey(Honest):
     def candidate(self, context: ImageContext, rng: np.random.Generator) -> Image:
         assert context.image[0].size == context.image[-2].size
@@ -320,6 +323,7 @@ def test_a_broken_attack_breaks_its_clause_and_no_other(attack: type[Attack], cl
         (AsksForNothing, clauses.never_exceeds_its_budget, "asks for no image"),
         (AsksWithoutABatch, clauses.stays_in_the_ball, r"an image of shape \(8, 8\) about one of \(3, 8, 8\)"),
         (PeeksAtGradients, clauses.is_counted_exactly, "not a white-box attack"),
+        (PeeksAtMargins, clauses.is_counted_exactly, "asks for margins, but does not need scores"),
         (RefusesAll, clauses.takes_images_of_any_shape, r"fails on images of shape \(3, 8, 8\): InputError"),
         (WritesToItsImage, clauses.does_not_modify_its_input, "writes to its image"),
         (SharesItsMemory, clauses.does_not_modify_its_input, "writes to an ask before it has the reply"),
@@ -348,46 +352,6 @@ def test_the_contract_leaves_the_shared_random_states_as_they_were() -> None:
     random.seed(5)
     np.random.seed(5)
     assert after == (random.random(), np.random.random())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_networks_scores_and_gradients_are_a_rows_own_to_the_bit(shape: tuple[int, int, int]) -> None:
-    network = Network(shape)
-    images = np.random.default_rng(0).random((70, *shape), np.float32)
-
-    def pull(rows: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-        return network.vjp(rows, np.cos)
-
-    for size in (1, 3, 64):
-        for whole, *parts in zip(
-            pull(images), *(pull(images[at : at + size]) for at in range(0, 70, size)), strict=True
-        ):
-            assert np.array_equal(whole, np.concatenate(parts))
-    assert np.array_equal(network(images), pull(images)[0])
-
-
-def test_the_networks_gradient_is_the_numerical_one() -> None:
-    network = Network((1, 2, 3))
-    image = np.random.default_rng(0).random((1, 1, 2, 3), np.float32)
-    slope = np.array([[1.0, -2.0, 0.5, 3.0]])
-    _, gradient = network.vjp(image, lambda _: slope)
-    for pixel in np.ndindex(image.shape):
-        above, below = image.copy(), image.copy()
-        above[pixel] += 1e-3
-        below[pixel] -= 1e-3
-        rise = (slope * network(above) - slope * network(below)).sum() / float(above[pixel] - below[pixel])
-        assert math.isclose(rise, gradient[pixel], rel_tol=1e-3, abs_tol=1e-3)
-
-
-@pytest.mark.parametrize("threat", [*THREATS, *LABEL_THREATS], ids=str)
-@pytest.mark.parametrize("count", [1, 6, 30])
-def test_tasks_differ_and_hold_extreme_pixels_and_right_goals(threat: Any, count: int) -> None:
-    tasks = tasks_for(SHAPES[0], threat, count)
-    assert len({task.index for task in tasks}) == count
-    for task in tasks:
-        seen = Network(SHAPES[0])(task.image[None]).argmax()
-        assert (seen != task.goal) == threat.targeted
-        assert (task.image.min(), task.image.max()) == (0, 1)
 
 
 def test_the_contract_needs_neither_pytest_nor_a_framework() -> None:

@@ -58,7 +58,7 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
     full, spared = (
         len(
             converse(
-                Thrift(contrast=False, texture=False, deduce=deduce),
+                Thrift(contrast=False, texture=False, deduce=deduce, combine=False),
                 context_of(image, EPS),
                 linear_loss(weights),
                 asks=EVERYTHING,
@@ -76,7 +76,7 @@ def test_where_flips_add_up_the_last_quarter_costs_nothing(shape: Shape) -> None
 def test_each_query_flips_one_block_of_the_best_corner_and_a_gain_is_kept(shape: Shape, deduce: bool) -> None:
     image = random_image(shape, margin=0.2)
     exchanges = converse(
-        Thrift(contrast=False, texture=False, deduce=deduce),
+        Thrift(contrast=False, texture=False, deduce=deduce, combine=False),
         context_of(image, EPS),
         smooth_loss(shape),
         asks=EVERYTHING,
@@ -94,7 +94,7 @@ def test_what_promises_most_is_cut_first_and_its_quarters_are_asked_for_together
     shape, blocks, side = (3, 16, 16), 3 * across**2, 16 // across
     image = random_image(shape, margin=0.2)
     loss = linear_loss(-np.random.default_rng(3).gamma(0.3, size=shape))
-    attack = Thrift(contrast=False, texture=False, deduce=False, rank=rank)
+    attack = Thrift(contrast=False, texture=False, deduce=False, rank=rank, combine=False)
     first = blocks // 3 - 1  # asked for before the blocks that are cut: all coarser ones
     exchanges = converse(attack, context_of(image, EPS), loss, asks=1 + first + 5 * blocks)
     losses = np.array([exchange.losses[0] for exchange in exchanges])

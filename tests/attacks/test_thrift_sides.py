@@ -53,14 +53,52 @@ def pieces(image: Pixels) -> list[set[frozenset[int]]]:
 def test_of_a_coloured_picture_each_query_flips_lighter_or_darker_pixels_of_a_block(shape: Shape, deduce: bool) -> None:
     image = random_image(shape, margin=0.2)
     image[:, : shape[1] // 2] = 0.5  # in which no pixel is lighter than another, but at the edge
-    attack = Thrift(texture=False, deduce=deduce)
-    exchanges = converse(attack, context_of(image, EPS), smooth_loss(shape), asks=EVERYTHING)
     less_contrast = ~np.moveaxis(lighter_pixels(image), 2, 0)
+    smooth = smooth_loss(shape)
+
+    def loss(shown: Pixels) -> float:
+        """Return less where either side is flipped as a whole, so that contrast matters."""
+        return smooth(shown) - (999 if (signs(shown, image) == signs(shown, image)[0, 0, 0]).all() else 0)
+
+    attack = Thrift(texture=False, deduce=deduce, combine=False)
+    exchanges = converse(attack, context_of(image, EPS), loss, asks=EVERYTHING)
     np.testing.assert_array_equal(signs(exchanges[0].images[0], image), less_contrast)
     flips = flips_of(exchanges, image)
     assert set(flips) <= set().union(*pieces(image))
     if not deduce:
         check_first_pass(flips, pieces(image))
+
+
+@pytest.mark.parametrize(
+    ("losses", "dropped"),
+    [
+        ((1.0, 0.0, 0.0), False),
+        ((1.0, 2.0, 3.0), False),  # both sides are flipped: more contrast
+        ((1.0, 2.0, 2.0), True),  # one of them is: one sign everywhere
+        ((1.0, 1.0, 2.0), True),
+    ],
+)
+def test_contrast_is_dropped_if_the_sides_leave_one_sign_everywhere(losses: tuple[float, ...], dropped: bool) -> None:
+    image = random_image((3, 4, 4), margin=0.2)
+    replies = iter(losses)
+    attack = Thrift(texture=False, deduce=False, combine=False)
+    exchanges = converse(attack, context_of(image, EPS), lambda _: next(replies, -99.0), asks=60)
+    sides, *by_side = pieces(image)
+    first, second, *flips = flips_of(exchanges, image)
+    assert {first, second} == sides
+    expected = levels((3, 4, 4)) if dropped else by_side
+    assert len(flips) == 57
+    check_first_pass(flips, expected[: 2 if dropped else 1])
+    assert set(flips) <= set().union(*expected)
+    assert any(flip not in set().union(*by_side) for flip in flips) == dropped
+
+
+@pytest.mark.parametrize("image", [np.full((3, 4, 4), 0.5, np.float32), random_image((3, 4, 4), margin=0.2)])
+@pytest.mark.parametrize("contrast", [True, False])
+def test_where_there_are_no_sides_to_drop_no_query_is_repeated(image: Pixels, contrast: bool) -> None:
+    attack = Thrift(contrast=contrast, texture=False, deduce=False, combine=False)
+    exchanges = converse(attack, context_of(image, EPS), lambda _: 0.0, asks=1 + 3 + 12)
+    assert len({shown.tobytes() for shown in asked_images(exchanges)}) == 16
 
 
 def test_what_the_last_channel_of_a_side_brings_is_known_from_the_side_and_the_others() -> None:
@@ -82,25 +120,3 @@ def test_a_picture_of_one_colour_has_no_sides() -> None:
     above = signs(asked_images(exchanges), image)
     assert above[0].all()
     assert [each.any(axis=(1, 2)).sum() for each in above[0] != above[1:]] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("losses", "start", "textured"),
-    [
-        ((0.0, 4.1, 1.0, 2.0, 1.0), 1, True),  # further above 2 than what the sides bring, 2
-        ((0.0, 3.9, 1.0, 2.0, 1.0), 3, True),
-        ((0.0, 1.9, 1.0, 2.0, 1.0), 3, False),
-        ((0.0, 0.1, 1.0, 2.0, 1.0), 3, False),
-        ((0.0, -0.1, 1.0, 2.0, 1.0), 3, True),
-    ],
-)
-def test_the_sides_tell_whether_textures_count(losses: tuple[float, ...], start: int, textured: bool) -> None:
-    image = random_image((3, 4, 4), margin=0.2)
-    replies = iter(losses)
-    exchanges = converse(Thrift(), context_of(image, EPS), lambda _: next(replies, -99.0), asks=6)
-    above = signs(asked_images(exchanges), image)
-    flipped = above[-1] != above[start]
-    if textured:  # the whole of all channels
-        assert flipped.all()
-    else:  # of one channel, a side
-        assert flipped.any(axis=(1, 2)).sum() == 1

@@ -18,7 +18,7 @@ from driving import (
 from parsimon import Thrift
 
 EPS = 0.1
-FLAT = Thrift(contrast=False)  # which does not look at the picture
+FLAT = Thrift(contrast=False, combine=False)  # which does not look at the picture
 EVERYTHING = 100_000  # more than any search here has to ask
 
 

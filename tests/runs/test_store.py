@@ -84,7 +84,8 @@ def some_entries(draw: st.DrawFn) -> list[JournalEntry]:
         counts = [draw(st.integers(0, length)) for _ in range(4)]
         margins = None
         if length and draw(st.booleans()):
-            margins = Margins(np.arange(3, dtype=np.int32) + image % 7, np.full((length, 3), image / 9, np.float32))
+            points = draw(st.integers(1, length))  # fewer than all where only some asks wanted margins
+            margins = Margins(np.arange(3, dtype=np.int32) + image % 7, np.full((points, 3), image / 9, np.float32))
         gradient = np.full((counts[0], 1, 2, 3), image, np.float32) if with_gradients and counts[0] else None
         outside, uncharged, out_of_range = counts[1:]
         counted = JournalEntry(image, np.arange(length) / 7, gradient, outside, uncharged, out_of_range)

@@ -78,10 +78,11 @@ class MutableCorner:
         self._changed.clear()
         loss: float = reply.loss.item()
         gain = loss - self.loss
-        if reply.margins is not None and self.margins is not None:
-            self.margin_change = reply.margins[0] - self.margins
+        margins = reply.margins
+        if margins is not None and self.margins is not None:
+            self.margin_change = margins[0] - self.margins
             if gain > 0:
-                self.margins = self.margins + self.margin_change
+                self.margins = margins[0].astype(np.float64)
         if gain > 0:
             self.loss = loss
         return gain

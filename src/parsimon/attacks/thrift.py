@@ -9,12 +9,13 @@ The measurements behind each step are in docs/decisions/0007-thrift.md.
  2. Ask for the image with less contrast: -eps at pixels lighter than their surroundings, +eps at the others.
     (For grey images: -eps everywhere.)
  3. Flip the coarsest blocks of that corner, and keep what raises the loss, until two effects or more are known.
-    If that leaves one sign everywhere, contrast does not matter: plain blocks are whole blocks of one channel.
-    Otherwise they are the lighter or the darker pixels of one channel.
+    Their sum is the `reach`. If one sign is left everywhere, contrast does not matter: plain blocks are whole blocks
+    of one channel. Otherwise they are the lighter or the darker pixels of one channel.
  4. Ask for a third pattern, a checkerboard: at once if either of the others has a higher loss than the corner of
     step 3, otherwise after the next level of plain blocks.
- 5. If a pattern has a higher loss than the corner of step 3, textures matter. Continue from the best corner so far, and
-    also refine whole blocks, rows, columns and checkerboards in all channels. Otherwise refine plain blocks alone.
+ 5. If a pattern exceeds the corner of step 3 by more than half of the reach, textures matter: also refine whole blocks,
+    rows, columns and checkerboards in all channels. Start from the pattern if it is above the best corner by more
+    than the reach. Otherwise refine plain blocks alone.
  6. While any refiner has blocks left, the one with the largest recent gain refines its next block by steps 8 to 10.
     The other refiners forget the effects of what has changed. Now and then, step 11 comes first.
  7. When no blocks are left, start again from the whole image. Stop after a pass that has not raised the loss.
@@ -55,6 +56,7 @@ from parsimon.setsearch import Mask
 _COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
 _BLUE = 2  # the channel
 _ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance
+_ENOUGH_ABOVE = 0.5  # of the reach: by how much a pattern must exceed plain corners for textures to matter
 _FIRST_COMBINATION, _NEXT_COMBINATION = 3, 1.5  # blocks refined before the first, and by which factor before the next
 
 Start = Generator[Ask, Reply, tuple[MutableCorner, list[BlockRefiner]]]
@@ -124,8 +126,8 @@ class Thrift(Attack):
         yield from best.ask()  # step 2
         while plain.effects.values.size < _ENOUGH_EFFECTS and not plain.done:  # step 3
             yield from plain.refine_next(best, rng)
-        effects = -plain.effects.values
-        if coloured and (best.signs.all() or not best.signs.any()):
+        reach, count = -float(plain.effects.values.sum()), plain.effects.values.size
+        if _mixed(light) and not _mixed(best.signs):
             plain = refiner(plain_levels(everywhere, numbers))
         if not self.texture:
             return best, [plain]
@@ -137,15 +139,19 @@ class Thrift(Attack):
             yield from _next_level(plain, best, rng)
         yield from squares.ask()
         pattern = max([*lines, squares], key=lambda each: each.loss)
-        if pattern.loss <= loss:  # step 5
+        if pattern.loss - loss <= _ENOUGH_ABOVE * reach:  # step 5
             return best, [plain]
         refiners = [*(refiner(levels) for levels in _textures(everywhere, numbers)), plain]
         for each in refiners:  # as if one recent query of each had gained the mean effect
-            each.recent_gain = float(effects.mean()) / MEMORY
-        if pattern.loss > best.loss:
+            each.recent_gain = reach / count / MEMORY
+        if pattern.loss - best.loss > reach:
             plain.restart()
             best = pattern
         return best, refiners
+
+
+def _mixed(pixels: Mask) -> bool:
+    return bool(pixels.any() and not pixels.all())
 
 
 def _ask_each(corners: Iterable[MutableCorner]) -> Generator[Ask, Reply, None]:
@@ -164,7 +170,7 @@ def _combine(best: MutableCorner, refiners: Sequence[BlockRefiner]) -> Generator
     """Try the most promising combination of flips, if it promises a gain (step 11)."""
     promises = [refiner.best_combination(best) for refiner in refiners]
     (loss, contender), refiner = max(zip(promises, refiners, strict=True), key=lambda pair: pair[0][0])
-    if loss > best.loss:
+    if best.margins is not None and loss > max(best.loss, best.margins.max()):  # margins are rounded: compare both
         changed = yield from refiner.flip_combination(best, contender)
         _forget(changed, refiners, refiner)
 

@@ -309,11 +309,14 @@ class Scheduler:
                 if first is None and not self._threat.until_budget and losses[hit] >= active.ask.eligible_from:
                     first = hit
             last = end if first is None else first + 1
-            entry = JournalEntry(active.index, losses[row:last], None, 0, 0 if active.ask.charged else last - row)
+            ask = active.ask
+            own_margins = None
+            if margins is not None and ask.margins and active.contenders is not None:
+                own_margins = Margins(active.contenders, margins[row:last])
+            uncharged = 0 if ask.charged else last - row
+            entry = JournalEntry(active.index, losses[row:last], None, 0, uncharged, 0, None, own_margins)
             if details:
-                entry = self._complete(entry, scored, slice(row, last), predicted, gradient=active.ask.gradient)
-            if margins is not None and active.contenders is not None and active.ask.margins:
-                entry = entry._replace(margins=Margins(active.contenders, margins[row:last]))
+                entry = self._complete(entry, scored, slice(row, last), predicted, gradient=ask.gradient)
             self._queries += active.count(entry)
             if first is None:
                 ended = active.receive(entry, self._budget)
@@ -336,10 +339,12 @@ class Scheduler:
         row = 0
         contenders = []
         for active, part in zip(batch.active, batch.parts, strict=True):
-            if active.contenders is None:
-                active.contenders = self._threat.contenders(scores[row], active.goal)
+            own = active.contenders
+            if own is None:
+                own = self._threat.contenders(scores[row], active.goal)
+                active.contenders = own if active.ask.margins else None  # the same in any batch and after a resume
             row += part.stop - part.start
-            contenders.append(active.contenders)
+            contenders.append(own)
         sizes = [part.stop - part.start for part in batch.parts]
         return self._threat.margins(scores, batch.goals, np.array(contenders).repeat(sizes, axis=0))
 

@@ -139,8 +139,9 @@ class Reply(NamedTuple):
         loss: The loss of each point.
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
-            The contenders of an image are the other classes with the highest scores at its first point, in a fixed
-            order. None unless the attack is untargeted and climbs the margin loss, which is the highest margin.
+            The contenders of an image are the other classes with the highest scores at the first point of the first ask
+            for margins, in a fixed order. None unless the attack is untargeted and climbs the margin loss, which is the
+            highest margin.
     """
 
     loss: NDArray[np.float64]

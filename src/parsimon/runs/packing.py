@@ -76,7 +76,8 @@ def pack_entries(entries: Sequence[JournalEntry]) -> bytes:
     counts = [
         (
             *(entry.image, len(entry.loss), 0 if entry.gradient is None else len(entry.gradient)),
-            *(entry.outside, entry.uncharged, entry.out_of_range, 0 if entry.margins is None else len(entry.loss)),
+            *(entry.outside, entry.uncharged, entry.out_of_range),
+            0 if entry.margins is None else len(entry.margins.values),
             0 if entry.predicted is None else entry.predicted + 1,
         )
         for entry in entries
@@ -113,7 +114,7 @@ def _unpack_entries(packed: bytes, header: int, counts: int) -> Iterator[Journal
     table = np.frombuffer(packed, np.int64, counts * number, 8 * header).reshape(number, counts)
     rows = [(*row, 0, 0, 0)[:_COUNTS] for row in table.tolist()]
     for row in rows:
-        if min(row) < 0 or max(row[2:-1]) > row[1] or row[-2] not in (0, row[1]):
+        if min(row) < 0 or max(row[2:-1]) > row[1]:
             raise ValueError(f"its counts of image {row[0]} are wrong")
     points, with_gradient, with_margins = (sum(row[column] for row in rows) for column in (1, 2, -2))
     sets = sum(row[-2] > 0 for row in rows)  # entries with margins

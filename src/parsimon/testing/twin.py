@@ -108,7 +108,7 @@ class Case:
                     "uncharged queries must be bounded."
                 )
                 loss, predicted, gradient, scores = self._evaluate(task, shown, ask.gradient)
-                if contenders is None:
+                if ask.margins and contenders is None:
                     ranked = sorted(range(len(scores)), key=lambda number: -scores[number])
                     contenders = [number for number in ranked if number != task.goal][:CONTENDERS]
                 hit = self.fooled(predicted, task) and not outside
@@ -116,7 +116,7 @@ class Case:
                 if hit and loss >= ask.eligible_from and not self.threat.until_budget:
                     outcome = replace(_success(outcome, seen[-1]), ended="success")
                     break
-                evaluated.append((loss, gradient, [scores[number] - scores[task.goal] for number in contenders]))
+                evaluated.append((loss, gradient, [scores[number] - scores[task.goal] for number in contenders or ()]))
             reply = None
             if outcome.ended == "exhausted":
                 losses, gradients, margins = zip(*evaluated, strict=True)
