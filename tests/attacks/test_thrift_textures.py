@@ -65,22 +65,27 @@ THREE = [-99.0] * 3  # of the channels, where the sides leave one sign everywher
     ("losses", "start", "textured"),
     [
         # The patterns, less contrast and its sides, any plain blocks, the checkerboard.
-        ([2.5, 0.0, 1.0, 2.0, 1.0, 0.0], 0, True),
-        ([0.0, 2.5, 1.0, 2.0, 1.0, 0.0], 1, True),
-        ([2.5, 2.6, 1.0, 2.0, 1.0, 0.0], 1, True),
-        ([2.5, 0.0, 1.0, 2.0, 1.0, 2.6], 5, True),
-        ([2.5, 2.6, 2.0, 1.0, 1.0, 2.4], 1, True),
-        ([2.0, 2.0, 1.0, 2.0, 1.0, *THREE, 2.0], 3, False),  # as high is not higher
-        ([2.0, 0.0, 1.0, 2.0, 1.0, *THREE, 2.1], 8, True),
-        ([0.0, 0.0, 1.0, 2.0, 3.0, *NONE, 2.9], 4, False),
-        ([0.0, 0.0, 1.0, 2.0, 3.0, *NONE, 3.1], 11, True),
+        # The sides have effects of 1 each, so the reach is 2.
+        ([3.1, 0.0, 1.0, 2.0, 1.0, 0.0], 3, True),
+        ([4.1, 0.0, 1.0, 2.0, 1.0, 0.0], 0, True),
+        ([0.0, 4.1, 1.0, 2.0, 1.0, 0.0], 1, True),
+        ([4.1, 4.2, 1.0, 2.0, 1.0, 0.0], 1, True),
+        ([2.5, 0.0, 1.0, 2.0, 1.0, 4.1], 5, True),
+        ([2.5, 2.6, 1.0, 2.0, 1.0, 3.0], 3, False),  # by half of the reach, but not by more
+        ([2.0, 2.0, 1.0, 2.0, 1.0, *THREE, 2.0], 3, False),
+        ([2.0, 0.0, 1.0, 2.0, 1.0, *THREE, 3.1], 3, True),
+        ([2.0, 0.0, 1.0, 2.0, 1.0, *THREE, 4.1], 8, True),
+        ([0.0, 0.0, 1.0, 2.0, 3.0, *NONE, 4.0], 4, False),
+        ([0.0, 0.0, 1.0, 2.0, 3.0, *NONE, 4.1], 4, True),
+        ([0.0, 0.0, 1.0, 2.0, 3.0, *NONE, 5.1], 11, True),
         ([0.0, 0.0, 0.0, 0.0, 0.0, *NONE, 0.0], 2, False),
-        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 3.0], 6, True),  # plain blocks lead to the best corner
-        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 6.0], 11, True),
-        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 1.9], 6, False),
+        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 3.1], 6, True),  # plain blocks lead to the best corner
+        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 7.0], 6, True),
+        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 7.1], 11, True),
+        ([0.0, 0.0, 2.0, 1.0, 1.0, -99.0, 5.0, *NONE[2:], 2.9], 6, False),
     ],
 )
-def test_textures_matter_if_a_pattern_is_higher_than_the_plain_corner_and_the_best_corner_is_the_start(
+def test_textures_matter_if_a_pattern_is_well_above_the_plain_corner_and_far_above_it_is_the_start(
     losses: list[float], start: int, textured: bool
 ) -> None:
     image = random_image((3, 4, 4), margin=0.2)
@@ -99,9 +104,11 @@ def test_textures_matter_if_a_pattern_is_higher_than_the_plain_corner_and_the_be
     ("losses", "start", "textured"),
     [
         # The low corner, the high one, the quarters, the columns and the checkerboard.
-        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 2.1, 0.0], 6, True),
-        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 2.1], 7, True),
-        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 2.0, 1.9], 4, False),
+        # The quarters have effects of 1, 1, 1 and 2, so the reach is 5.
+        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 7.1, 0.0], 6, True),
+        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 7.1], 7, True),
+        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 4.6, 0.0], 4, True),
+        ([1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 4.5, 1.9], 4, False),
     ],
 )
 def test_the_same_of_a_grey_image(losses: list[float], start: int, textured: bool) -> None:
