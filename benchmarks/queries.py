@@ -245,6 +245,32 @@ def cells(setting: Setting, found: Found, capped: Table) -> dict[str, str]:
     return {"mean": mean, **success_at, f"median radius at {min(RADIUS_AT, setting.budget):,}": closest}
 
 
+def summary(setting: Setting, found: dict[str, Found]) -> str | None:
+    """Return one row of a table: the network, its own attack, the best rival, and the ratio of their means."""
+    fooled = np.any([np.isfinite(each.queries).any(axis=1) for each in found.values()], axis=0)
+    rivals = [row for row in found if not row.startswith(setting.own)]
+    if setting.own not in found or not rivals or not fooled.any():
+        return None
+    capped = {row: np.minimum(each.queries, setting.budget)[fooled] for row, each in found.items()}
+    best = min(rivals, key=lambda row: capped[row].mean())
+    lowest = min(float(np.median(capped[row])) for row in rivals)
+    most = max(float(np.isfinite(found[row].queries).mean()) for row in rivals)
+    own = capped[setting.own]
+    success = float(np.isfinite(found[setting.own].queries).mean())
+    cells = (
+        *(Path(setting.model).stem + (", targeted" if setting.targets else ""), f"{setting.eps:.3f}"),
+        *(f"{len(fooled)} ({fooled.sum()})", f"{own.mean():.1f}", best, f"{capped[best].mean():.1f}"),
+        *(ratio_of_means(own, capped[best]), f"{np.median(own):g}", f"{lowest:g}", f"{success:.1%}", f"{most:.1%}"),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+SUMMARY_TITLES = (
+    *("network", "eps", "images (fooled)", "mean", "best rival", "its mean", "ratio (95 %)", "median"),
+    *("lowest median of a rival", "success", "highest success of a rival"),
+)
+
+
 def ratio_of_means(a: Table, b: Table) -> str:
     """Return the mean of one attack over that of another, with a paired interval over images."""
     pairs = np.stack([a.mean(axis=1), b.mean(axis=1)], axis=1)
@@ -283,11 +309,17 @@ def main() -> None:
     networks, results = given.pop("networks") or DEFAULT_NETWORKS[given["labels"]], given.pop("results")
     amount = {name: given.pop(name) for name in ("images", "first", "seeds", "parts", "only")}
     results.mkdir(parents=True, exist_ok=True)
+    rows_of_all = []
     for name in networks:
         setting = replace(known.get(name, Setting(name)), **given)
         if setting.labels and "budget" not in given:
             setting = replace(setting, budget=LARGE_LABEL_BUDGET if setting.large else LABEL_BUDGET)
-        show(setting, measure(setting, **amount, folder=results))
+        found = measure(setting, **amount, folder=results)
+        show(setting, found)
+        rows_of_all.append(summary(setting, found))
+    if len(networks) > 1:
+        print(f"\n| {' | '.join(SUMMARY_TITLES)} |\n|{'---|' * len(SUMMARY_TITLES)}")
+        print("\n".join(row for row in rows_of_all if row is not None))
 
 
 if __name__ == "__main__":
