@@ -1,7 +1,7 @@
 """Refine a corner block by block, from the whole image to single pixels; the moves of Thrift.
 
 The *effect* of a piece of a block is the change in loss when it is flipped. Where the model returns scores, it is also
-known for the margin of each contender, of which the loss is the highest. Effects nearly add up.
+known for the margin of each contender. The loss is the highest of these margins. Effects nearly add up.
 """
 
 from __future__ import annotations
