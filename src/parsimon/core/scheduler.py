@@ -1,6 +1,7 @@
 """The active images: their asks become batches, and the scores of a batch become replies to their searches.
 
-Only this module and `active_image` count queries. It never calls the model, so all of its work can run while the model computes.
+Only this module and `active_image` count queries. They never call the model, so all of their work can run while the
+model computes.
 """
 
 from __future__ import annotations
