@@ -186,7 +186,7 @@ ATTACKS: dict[type[parsimon.Attack], dict[str, tuple[object, ...]]] = {
     RandomCorners: {"block": BLOCK},
     SimBA: {"basis": WORD, "step": POSITIVE, "frequencies": (*POSITIVE, 1.1)},
     Square: {"p_init": (*POSITIVE, 1.1)},
-    Thrift: dict.fromkeys(("contrast", "texture", "deduce", "rank"), FLAG),
+    Thrift: dict.fromkeys(("contrast", "texture", "deduce", "rank", "combine"), FLAG),
     ADBA: {"next_radius": WORD},
     HopSkipJump: {"probes": WHOLE, "gamma": POSITIVE},
     SignFlip: {"alpha": (*POSITIVE, 1.1), "flip": (*POSITIVE, 0.02), "resize": (*POSITIVE, 0.9)},
