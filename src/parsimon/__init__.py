@@ -15,7 +15,7 @@ from parsimon.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from parsimon import zoo
-    from parsimon.api import attack, check, compare, evaluate
+    from parsimon.api import assess_defence, attack, check, compare, evaluate
     from parsimon.attacks import (
         ADBA,
         NES,
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
         Parsimonious,
         RandomCorners,
         RayS,
+        Scatter,
         SignFlip,
         SignHunter,
         SimBA,
         Square,
         Thrift,
     )
-    from parsimon.core.threat import Threat
+    from parsimon.core.threat import Sampling, Threat
     from parsimon.core.types import Attack, Outcome
     from parsimon.errors import InputError, MissingExtraError, ModelError, ParsimonError
+    from parsimon.results.defence import DefenceReport
     from parsimon.results.evaluation import Evaluation, EvaluationGrid
     from parsimon.results.result import Comparison, Result
 
@@ -45,6 +47,7 @@ __all__ = [
     "Attack",
     "Bandits",
     "Comparison",
+    "DefenceReport",
     "Evaluation",
     "EvaluationGrid",
     "Haggle",
@@ -58,12 +61,15 @@ __all__ = [
     "RandomCorners",
     "RayS",
     "Result",
+    "Sampling",
+    "Scatter",
     "SignFlip",
     "SignHunter",
     "SimBA",
     "Square",
     "Threat",
     "Thrift",
+    "assess_defence",
     "attack",
     "check",
     "compare",
@@ -74,16 +80,17 @@ __all__ = [
 # Where each public name lives. They are imported when they are first used, so that the command can import this package
 # before it is ready for Ctrl-C.
 _HOMES = {
-    "api": ("attack", "check", "compare", "evaluate"),
+    "api": ("assess_defence", "attack", "check", "compare", "evaluate"),
     "attacks": (
         *("ADBA", "NES", "PGD", "Bandits", "Haggle", "HopSkipJump", "Parsimonious", "RandomCorners"),
-        *("RayS", "SignFlip", "SignHunter", "SimBA", "Square", "Thrift"),
+        *("RayS", "Scatter", "SignFlip", "SignHunter", "SimBA", "Square", "Thrift"),
     ),
     "errors": ("InputError", "MissingExtraError", "ModelError", "ParsimonError"),
+    "results.defence": ("DefenceReport",),
     "results.evaluation": ("Evaluation", "EvaluationGrid"),
     "results.result": ("Comparison", "Result"),
     "core.types": ("Attack", "Outcome"),
-    "core.threat": ("Threat",),
+    "core.threat": ("Sampling", "Threat"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""`parsimon.attack`, `parsimon.compare` and `parsimon.evaluate`: from a model, images and labels to a result."""
+"""`parsimon.attack`, `compare`, `evaluate` and `assess_defence`: from a model, images and labels to a result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images
 from parsimon.errors import InputError, check_whole
 from parsimon.models import as_model
+from parsimon.results.defence import DefenceReport
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_names
+from parsimon.runs.defences import FLAG_PRICE, assess_in_memory
 from parsimon.runs.evaluation import EvaluationConfig, check_black_box, default_attacks, evaluate_radii
 from parsimon.runs.execute import Watch, execute
 from parsimon.runs.findings import Findings, find
+from parsimon.runs.inputs import open_model_for
 from parsimon.runs.preflight import first_kind
 from parsimon.runs.preparation import Inputs
 
@@ -38,6 +41,14 @@ class SharedSettings(TypedDict, total=False):
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         until_budget: Let label-only attacks continue after their success until the budget is spent, to find closer
             adversarial images. See `Outcome.radius`.
+        defence: Defences in front of the model: a name such as `"noise,sigma=0.02"`, or a list of them in the order in
+            which a query passes them. See `parsimon.defences`.
+        stochastic: Allow a model whose responses are random. An image then counts as fooled if the model errs in more
+            than half of the fresh `draws` of the point that an attack returns. See `Sampling`.
+        repeats: For a random model: queries that are averaged wherever an attack would make one; 1 by default.
+        draws: For a random model: fresh draws per image, not charged; 100 by default.
+        error_rate: For a random model: error rate of the tests by which an attack accepts a change and ends; 0.05 by
+            default. 1: no tests, one draw decides.
         seed: Seed of the attack's random choices. An image's result depends on it and on the image's index.
         batch_size: Images per batch; by default 256, and on a CPU 64 to 512, more for more images.
         in_flight: Images attacked at once; it sets the memory used.
@@ -56,6 +67,11 @@ class SharedSettings(TypedDict, total=False):
     scores: Scores | None
     eight_bit: bool
     until_budget: bool
+    defence: str | Sequence[str] | None
+    stochastic: bool
+    repeats: int | None
+    draws: int | None
+    error_rate: float | None
     seed: int
     batch_size: int | None
     in_flight: int | None
@@ -241,11 +257,46 @@ def evaluate(
     return EvaluationGrid(config.models, config.radii, evaluations)
 
 
+def assess_defence(
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    eps: float | str | None = None,
+    *,
+    flag_price: float = FLAG_PRICE,
+    **settings: Unpack[SharedSettings],
+) -> DefenceReport:
+    """Measure what a defence buys: the accuracy that attackers leave without it, and behind it.
+
+    Attackers who do not know the defence come first, then those who do. They average draws, undo scores, use labels
+    alone, or send queries that are far apart, as fits the defence. If the model returns labels, all of them use labels.
+
+    Args:
+        model: As for `attack`, like all that is not explained here.
+        images: As for `attack`; all of them count.
+        labels: As for `attack`.
+        eps: As for `attack`.
+        flag_price: Cost of a query that a detector flags, in queries.
+        settings: See `SharedSettings`. `defence` is required. `stochastic` is needed only for a model that is random
+            without the defence.
+    """
+    check_names("assess_defence", settings, SharedSettings.__annotations__)
+    plain: dict[str, Any] = {**settings}
+    watch = plain.pop("watch", None)
+    config = _config(plain, eps=_check_given(eps), images="all")
+    images, labels = split_pairs(images, labels)
+
+    def run(cell: RunConfig, attacks: Mapping[str, Attack]) -> Comparison:
+        return Comparison(execute(cell, attacks, Inputs(model, images, labels), watch=watch))
+
+    return assess_in_memory(config, flag_price, run, model, images)
+
+
 def _default_attacks(config: EvaluationConfig, models: Iterable[Any], images: Any) -> tuple[str, ...]:
     """Return the default attacks of an evaluation, by what the models return."""
     run, pixels = config.run, as_images(images)
     threat = Threat(config.radii[0], eight_bit=run.eight_bit)
-    return default_attacks(run.scores or first_kind(as_model(model), pixels, threat) for model in models)
+    return default_attacks(run.scores or first_kind(open_model_for(run, model), pixels, threat) for model in models)
 
 
 def check(
@@ -292,6 +343,8 @@ def _config(settings: Mapping[str, Any], **further: Any) -> RunConfig:
     """Describe a run by its settings, among which those of its execution are recognised by their names."""
     execution = {name: settings[name] for name in ExecutionOptions.__struct_fields__ if name in settings}
     own = {name: value for name, value in settings.items() if name not in execution}
+    if isinstance(own.get("defence"), str):
+        own["defence"] = (own["defence"],)
     return RunConfig(**own, **further, execution=ExecutionOptions(**execution))
 
 

@@ -43,6 +43,18 @@ def test_an_image_is_robust_if_no_attack_alone_fools_it(evaluation: Evaluation, 
     assert evaluation.unfinished == 0
 
 
+def test_the_table_has_the_accuracy_within_each_budget() -> None:
+    """A smaller budget's accuracy is that of the images that no attack fooled in as many queries."""
+    evaluation = parsimon.evaluate(linear, IMAGES, WRONG, EPS, attacks=ATTACKS, budget=[3, BUDGET])
+    outcomes = [outcome for result in evaluation.results.values() for outcome in result.outcomes]
+    early = {outcome.index for outcome in outcomes if outcome.success and outcome.queries <= 3}
+    late = {outcome.index for outcome in outcomes if outcome.success} - early
+    assert (len(early), len(late)) == (1, 1)
+    assert f"Accuracy within 3 queries: {(5 - len(early)) / 6:.1%} (" in str(evaluation)
+    assert "no earlier attack fooled within 3 queries." in " ".join(str(evaluation).split())
+    assert f"Accuracy within {BUDGET} queries" not in str(evaluation)
+
+
 def test_each_attack_meets_what_those_before_it_left(evaluation: Evaluation, alone: dict[str, Any]) -> None:
     left = np.flatnonzero(evaluation.correct)
     total = np.zeros(6, np.int64)
@@ -144,5 +156,5 @@ def test_from_what_the_model_sees_an_image_at_its_target_is_left_alone() -> None
     targets = changed((LABELS + 1) % 10, 4, LABELS[4])
     result = parsimon.attack(linear, IMAGES, "predicted", EPS, targets=targets, budget=BUDGET)
     np.testing.assert_array_equal(result.attacked, targets != LABELS)
-    with pytest.raises(InputError, match=r"sees the target in each of the 6 images already"):
+    with pytest.raises(InputError, match=r"already predicts the target of each of the 6 images"):
         parsimon.attack(linear, IMAGES, "predicted", EPS, targets=LABELS)

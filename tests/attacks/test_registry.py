@@ -19,6 +19,7 @@ from parsimon.attacks import (
     HopSkipJump,
     RandomCorners,
     RayS,
+    Scatter,
     SignFlip,
     SignHunter,
     SimBA,
@@ -29,7 +30,8 @@ from parsimon.attacks.registry import attack_rows, parse_attack, split_settings
 from parsimon.core.types import Attack
 
 NAMES = [
-    *("parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random", "pgd"),
+    *("parsimonious", "thrift", "bandits", "nes", "square", "signhunter", "simba", "random"),
+    *("scatter", "pgd"),
     *("haggle", "rays", "signflip", "hopskipjump", "adba"),
 ]
 
@@ -46,6 +48,7 @@ NAMES = [
         ("signhunter", SignHunter()),
         ("simba", SimBA()),
         ("random", RandomCorners()),
+        ("scatter,limit=0.5", Scatter(limit=0.5)),
         ("pgd", PGD()),
         ("haggle", Haggle()),
         ("rays", RayS()),

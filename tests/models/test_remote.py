@@ -144,7 +144,7 @@ def test_what_workers_send_in_vain_is_counted_and_the_run_goes_on_from_there(
     runs.run(spec, tmp_path / "undisturbed", progress=False)
     with proxy("http", port, tmp_path, "--die-after", "14") as between:
         by_name(between.port)
-        with pytest.raises(OutageError, match="paused, and all responses are saved"):
+        with pytest.raises(OutageError, match="paused, and no charged query is lost"):
             runs.run(spec, folder, workers=2, progress=False)
     (paused,) = runs.load(folder).results.values()
     by_name(port)

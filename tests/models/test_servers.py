@@ -329,7 +329,7 @@ def test_an_outage_pauses_the_run_and_resume_goes_on(
     out, err = process.communicate(timeout=100)
     assert process.returncode == 75, err
     assert re.search(r"has not answered in 1 seconds; the last of \d+ attempts: ", err)
-    assert f"paused, and all responses are saved. Continue with: parsimon resume {folder}" in " ".join(err.split())
+    assert f"paused, and no charged query is lost. Continue with: parsimon resume {folder}" in " ".join(err.split())
     assert "Traceback" not in out + err
     before = traffic(folder)
     assert before.attempted > before.answered > 0

@@ -33,13 +33,20 @@ COLUMNS = [
     "verified",
     "extra",
     "radius",
+    "draws",
+    "errors",
+    "flagged",
+    "first_flag",
 ]
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
     attacks = ["square", "bandits:cifar10", "rays"]
-    return dict(parsimon.compare(linear, IMAGES, LABELS, 0.05, attacks, budget=40, until_budget=True).results)
+    found = dict(parsimon.compare(linear, IMAGES, LABELS, 0.05, attacks, budget=40, until_budget=True).results)
+    defence = ["noise,sigma=0.1", "blacklight,window=4"]
+    settings: Any = {"budget": 40, "defence": defence, "stochastic": True, "draws": 9}
+    return {**found, "Drawn": parsimon.attack(linear, IMAGES, LABELS, 0.05, attack="square", **settings)}
 
 
 def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
@@ -58,9 +65,13 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "predicted": each.predicted,
             "confidence": each.confidence,
             "out_of_range": each.out_of_range,
-            "verified": True if each.success else None,
+            "verified": True if each.success and name != "Drawn" else None,
             "extra": each.extra,
             "radius": each.radius,
+            "draws": each.draws,
+            "errors": each.errors,
+            "flagged": each.flagged,
+            "first_flag": each.first_flag,
         }
         for name, result in results.items()
         for each in result.outcomes
@@ -83,7 +94,11 @@ def test_the_run_has_something_to_tell(results: dict[str, Result]) -> None:
     rows = expected(results)
     assert {row["success"] for row in rows} == {True, False}
     assert {row["predicted"] is None for row in rows} == {True, False}
-    assert all((row["confidence"] is None) == (row["predicted"] is None) for row in rows if row["attack"] != "RayS")
+    scored = [row for row in rows if row["attack"] not in ("RayS", "Drawn")]
+    assert all((row["confidence"] is None) == (row["predicted"] is None) for row in scored)
+    assert {row["draws"] for row in rows} == {0, 9}
+    assert any(row["errors"] for row in rows)
+    assert {row["flagged"] is None for row in rows} == {row["first_flag"] is None for row in rows} == {True, False}
     assert all(row["clean_confidence"] > 0.1 for row in rows)  # there are ten classes
     assert any(row["uncharged"] for row in rows)
     assert any(row["extra"] for row in rows)
@@ -101,7 +116,7 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
     assert table.to_pylist() == expected(results)
     kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double", "int64", "bool"]
-    kinds += ["int64", "double"]
+    kinds += ["int64", "double", *["int64"] * 4]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
     assert [field.name for field in table.schema if field.nullable] == [
         "clean_confidence",
@@ -109,6 +124,8 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
         "confidence",
         "verified",
         "radius",
+        "flagged",
+        "first_flag",
     ]
 
 

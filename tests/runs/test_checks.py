@@ -198,7 +198,7 @@ CASES = [
         "all labels as targets",
         lambda: attack(targets=LABELS),
         NothingToAttackError,
-        ("sees the target in each of the 6 images already",),
+        ("already predicts the target of each of the 6 images",),
     ),
     Case(
         "too many targets",

@@ -66,6 +66,14 @@ def test_a_dry_run_counts_the_images_that_a_run_attacks_and_writes_nothing(
     assert found["seconds"] > 0
 
 
+def test_a_cost_says_what_it_leaves_out(tmp_path: Path) -> None:
+    words = ["run", "--data", str(data_file(tmp_path)), "--dry-run"]
+    shown = CliRunner().invoke(command, [*words, "--price-per-1000", "10"]).stdout
+    assert "Cost of all these queries: " in shown
+    assert "Not included: retries, checks of the model, and images that fill batches." in shown
+    assert "Not included" not in CliRunner().invoke(command, words).stdout
+
+
 def test_an_evaluation_is_estimated_for_each_model_at_all_radii(tmp_path: Path) -> None:
     run = RunConfig(data=str(data_file(tmp_path)), images="all", selection="any")
     config = EvaluationConfig(models=("robust", "standard"), eps=("2/255", "8/255"), budget=(5, 10), run=run)

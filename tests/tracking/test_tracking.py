@@ -159,7 +159,7 @@ def test_tensorboard_goes_on_with_a_resumed_run_in_a_folder_of_ones_choice(place
     assert ran.returncode == 0, ran.stderr
     events = accumulator.EventAccumulator(str(place / "logs"))
     events.Reload()
-    assert "success_within_queries/Parsimonious" in events.Tags()["scalars"]
+    assert "success_within_queries/Thrift" in events.Tags()["scalars"]
 
 
 def wandb_records(content: bytes) -> Iterator[bytes]:
@@ -205,15 +205,15 @@ def test_wandb_reads_curves_tables_and_gallery_offline(place: Path) -> None:
             key = item.key or "/".join(item.nested_key)
             logged.setdefault(key, []).append(json.loads(item.value_json))
     (result,) = runs.load(place / "out").results.values()
-    assert logged["Parsimonious/queries"][-1] == int(result.queries.sum())
-    assert logged["Parsimonious/success so far"][-1] == pytest.approx(result.summary.success_rate)
+    assert logged["Thrift/queries"][-1] == int(result.queries.sum())
+    assert logged["Thrift/success so far"][-1] == pytest.approx(result.summary.success_rate)
     files = {path.name: path for path in (folder / "files").rglob("*") if path.is_file()}
     tables = [json.loads(path.read_text()) for name, path in files.items() if name.endswith(".table.json")]
     expected = curve(result.outcomes, 40)
     (curved,) = [table["data"] for table in tables if table["columns"] == ["queries", "success"]]
     assert [share for _, share in curved] == pytest.approx(expected.at([at for at, _ in curved]).tolist())
     (shown,) = [table for table in tables if table["columns"] == list(runs.load(place / "out").table().headers)]
-    assert shown["data"][0][0] == "Parsimonious"
+    assert shown["data"][0][0] == "Thrift"
     pictures = [path for name, path in files.items() if name.endswith(".png")]
     assert len(pictures) == min(24, result.summary.successes) > 0
     with Pillow.open(pictures[0]) as picture:

@@ -12,6 +12,7 @@ from parsimon.attacks.parsimonious import Parsimonious
 from parsimon.attacks.pgd import PGD
 from parsimon.attacks.random_corners import RandomCorners
 from parsimon.attacks.rays import RayS
+from parsimon.attacks.scatter import Scatter
 from parsimon.attacks.signflip import SignFlip
 from parsimon.attacks.signhunter import SignHunter
 from parsimon.attacks.simba import SimBA
@@ -28,6 +29,7 @@ ATTACKS: dict[str, type[Attack]] = {
     "signhunter": SignHunter,
     "simba": SimBA,
     "random": RandomCorners,
+    "scatter": Scatter,
     "pgd": PGD,
     "haggle": Haggle,
     "rays": RayS,
@@ -47,6 +49,7 @@ __all__ = [
     "Parsimonious",
     "RandomCorners",
     "RayS",
+    "Scatter",
     "SignFlip",
     "SignHunter",
     "SimBA",

@@ -44,6 +44,7 @@ class Bandits(Attack):
     tile: int = 16
     strict: bool = False
 
+    climbs: ClassVar = False
     paper: ClassVar = Paper(
         "Ilyas, Engstrom and Madry",
         "Prior Convictions: Black-Box Adversarial Attacks with Bandits and Priors",

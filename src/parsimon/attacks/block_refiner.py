@@ -20,7 +20,7 @@ from parsimon.core.grid import Window
 from parsimon.core.types import Ask, Reply
 from parsimon.setsearch import Mask
 
-# The numbers were chosen by measurements on the bundled networks; see the decision note.
+# The numbers were chosen by measurements on the bundled networks; see docs/research/thrift.md.
 MEMORY = 10  # queries over which the recent gain is averaged
 _ENOUGH_TO_COMPARE = 8  # blocks along a side: with fewer, the neighbours of a block are most of the image
 

@@ -45,6 +45,7 @@ class NES(Attack):
     anneal: bool = True
     strict: bool = False
 
+    climbs: ClassVar = False
     paper: ClassVar = Paper(
         "Ilyas, Engstrom, Athalye and Lin",
         "Black-box Adversarial Attacks with Limited Queries and Information",

@@ -34,6 +34,7 @@ class PGD(Attack):
     restarts: int = 1
 
     needs: ClassVar = "gradient"
+    climbs: ClassVar = False
     paper: ClassVar = Paper(
         "Madry, Makelov, Schmidt, Tsipras and Vladu",
         "Towards Deep Learning Models Resistant to Adversarial Attacks",

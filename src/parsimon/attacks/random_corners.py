@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class RandomCorners(Attack):
     """
 
     block: int | None = None
+
+    climbs: ClassVar = False
 
     def __post_init__(self) -> None:
         if self.block is not None:

@@ -1,18 +1,13 @@
-"""Attacks by name: the one parser of `name:preset,key=value`.
-
-Examples: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`, `nes:cifar10,strict=true`.
-"""
+"""Attacks by name, such as `nes`, `bandits:imagenet-0.05` or `square,p_init=0.3`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.square import Square
-from parsimon.core.parsing import parse_number
+from parsimon.core.parsing import parse_configured, setting_names
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, did_you_mean, quote, unknown_name
 
@@ -24,26 +19,7 @@ _REFERENCE = "NES"  # the row over whose successes queries are averaged once mor
 
 def parse_attack(text: str) -> Attack:
     """Return the attack that a text names, perhaps with a preset after a colon and settings after commas."""
-    head, *assignments = text.split(",")
-    name, _, preset = head.strip().partition(":")
-    if name not in ATTACKS:
-        raise unknown_name("there is no attack", name, "The attacks are", ATTACKS)
-    kind = ATTACKS[name]
-    settings: dict[str, Any] = {}
-    for assignment in assignments:
-        key, equals, value = (part.strip() for part in assignment.partition("="))
-        if not equals:
-            raise InputError(f"the settings of {name} are written as key=value; got {quote(assignment)}")
-        key = _OLD_NAMES.get(kind, {}).get(key, key)
-        if key in settings:
-            raise InputError(f"{key} is set twice in {quote(text)}")
-        settings[key] = _parse_setting(name, key, value)
-    return kind.preset(preset, **settings) if preset else kind(**settings)
-
-
-def setting_names(kind: type[Attack]) -> list[str]:
-    """Return the names of an attack's settings."""
-    return [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every attack is a dataclass
+    return parse_configured(text, "attack", ATTACKS, _OLD_NAMES)
 
 
 def split_settings(
@@ -60,34 +36,6 @@ def split_settings(
     preset, settings = given.get("preset"), {key: given[key] for key in given if key in own}
     attack = kind(**settings) if preset is None else kind.preset(preset, **settings)
     return attack, {key: given[key] for key in given if key in run_settings}
-
-
-def _parse_setting(name: str, key: str, text: str) -> Any:
-    kind = ATTACKS[name]
-    if key not in setting_names(kind):
-        raise unknown_name(f"{name} has no setting", key, "Its settings are", setting_names(kind))
-    hint = get_type_hints(kind)[key]
-    try:
-        return _parse_value(text, hint)
-    except (ValueError, KeyError):
-        expected = hint.__name__ if isinstance(hint, type) else str(hint)
-        raise InputError(f"{key} of {name} must be of type {expected}; got {quote(text)}") from None
-
-
-def _parse_value(text: str, hint: Any) -> Any:
-    kinds = get_args(hint) or (hint,)
-    if NoneType in kinds and text == "none":
-        return None
-    if bool in kinds:
-        return {"true": True, "false": False}[text]
-    if any(get_origin(kind) is tuple for kind in (hint, *kinds)):  # 256x256
-        rows, columns = text.split("x")
-        return int(rows), int(columns)
-    if int in kinds:
-        return int(text)
-    if float in kinds:
-        return parse_number(text)
-    return text
 
 
 def attack_rows(attacks: Sequence[Attack | str] | Mapping[str, Attack | str]) -> dict[str, Attack]:

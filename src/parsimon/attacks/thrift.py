@@ -3,7 +3,7 @@
 As in that paper, every query is a corner of the ball, and corners change block by block, from the whole image down to
 single pixels. Unlike there, one query changes a block and no query ranks blocks. The *effect* of a block is the change
 in loss when it is flipped. Effects nearly add up, and the search relies on that in steps 8 to 11.
-The measurements behind each step are in docs/decisions/0007-thrift.md.
+The measurements behind each step are in docs/research/thrift.md.
 
  1. Ask for two fine patterns, columns and coloured columns. (For grey images: columns, after step 3.)
  2. Ask for the image with less contrast: -eps at pixels lighter than their surroundings, +eps at the others.
@@ -52,7 +52,7 @@ from parsimon.core.types import Ask, Attack, ImageContext, Reply, Search
 from parsimon.errors import check_flag
 from parsimon.setsearch import Mask
 
-# The numbers were chosen by measurements on many networks; see the decision note.
+# The numbers were chosen by measurements on many networks; see docs/research/thrift.md.
 _COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
 _BLUE = 2  # the channel
 _ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance

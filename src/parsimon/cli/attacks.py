@@ -6,14 +6,11 @@ from functools import partial
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.describe import NORM, describe
 from parsimon.cli.completion import ATTACK_NAMES
-from parsimon.cli.listing import print_listing
+from parsimon.cli.listing import listed_source, print_description, print_listing
 from parsimon.cli.output import JSON, answer
 
 
@@ -36,25 +33,11 @@ def attacks(name: str | None) -> None:
 
 
 def _list(every: list[dict[str, Any]]) -> None:
-    rows = []
-    for each in every:
-        paper = each["paper"]
-        source = f"{paper['authors']} {paper['year']}" if paper else "-"
-        rows.append((each["name"], each["needs"], source, ", ".join(each["presets"]) or "-"))
+    rows = [(each["name"], each["needs"], *listed_source(each)) for each in every]
     print_listing(("name", "needs", "paper", "presets"), [rows])
     print(f"All work in the {NORM} ball. Needs: what the model must return for each query.")
     print("More about one: parsimon attacks NAME")
 
 
 def _show(one: dict[str, Any]) -> None:
-    console, paper = Console(highlight=False), one["paper"]
-    console.print(f"[bold]{one['name']}[/] ({one['class']}): {escape(one['summary'])}")
-    console.print(f"Needs the {one['needs']} of each query. Norm: {one['norm']}.")
-    if paper:
-        console.print(escape(f"Paper: {paper['authors']}, {paper['title']} ({paper['year']}), {paper['link']}"))
-    for each in one["settings"]:
-        console.print(escape(f"{each['name']}={each['default']}  ({each['type']})"), style="bold")
-        console.print(Padding(escape(each["meaning"]), (0, 0, 0, 4)))
-    for preset, settings in one["presets"].items():
-        values = ", ".join(f"{key}={value}" for key, value in settings.items())
-        console.print(escape(f"Preset {one['name']}:{preset}: {values or 'the defaults'}"))
+    print_description(one, f"Needs the {one['needs']} of each query. Norm: {one['norm']}.")

@@ -31,7 +31,7 @@ def check(
 
     \b
     parsimon check --model model.onnx --data images.npz
-    parsimon check --model mypackage.models:build --data folder:pictures --scores probabilities
+    parsimon check --model mypackage:build --data folder:pictures --scores probabilities
     """
     opened = open_data_for(model, data, preprocess)
     findings = Findings()

@@ -9,6 +9,7 @@ from parsimon.cli import output
 from parsimon.cli.attacks import attacks
 from parsimon.cli.check import check
 from parsimon.cli.completion import completion
+from parsimon.cli.defend import defences, defend
 from parsimon.cli.diff import diff
 from parsimon.cli.evaluate import evaluate
 from parsimon.cli.export import export
@@ -35,6 +36,7 @@ for part in (
     evaluate,
     run,
     compare,
+    defend,
     resume,
     show,
     view,
@@ -47,6 +49,7 @@ for part in (
     verify,
     export,
     attacks,
+    defences,
     init,
     completion,
 ):

@@ -48,5 +48,7 @@ def _print(estimates: Sequence[Estimate], price: float | None) -> None:
             print("  " + ", ".join(f"{name} {count:,}" for name, count in each.queries.items()))
         print(f"  Further uncharged queries (clean images, verification): at most {each.uncharged:,}")
         if price is not None:
-            print(f"  Cost: at most {each.cost(price):,.2f}")
+            print(f"  Cost of all these queries: {each.cost(price):,.2f}")
+    if price is not None:
+        print("Not included: retries, checks of the model, and images that fill batches.")
     print("An image that is fooled needs fewer queries. The time is the model's alone. Nothing was attacked.")

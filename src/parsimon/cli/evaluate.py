@@ -18,6 +18,7 @@ from parsimon.cli.options import (
     ATTACK_HELP,
     BATCH_SIZE,
     DATA,
+    DEFENCE,
     DOWNLOAD,
     EIGHT_BIT,
     EXECUTION,
@@ -25,6 +26,7 @@ from parsimon.cli.options import (
     LOSS,
     OUT,
     PREPROCESS,
+    RANDOM,
     SCORES,
     SEED,
     UNTIL_BUDGET,
@@ -108,6 +110,8 @@ _SETTINGS = (
     click.option("--white-box", is_flag=True, help="Also run PGD, which sees gradients, as the other bound."),
     LOSS,
     EIGHT_BIT,
+    DEFENCE,
+    *RANDOM,
     UNTIL_BUDGET,
     SEED,
     BATCH_SIZE,
@@ -139,7 +143,7 @@ def evaluate(
     parsimon evaluate robust standard --eps 1/255,2/255,4/255,8/255
     parsimon evaluate model.onnx --data images.npz --images all --budget 500,2000
     parsimon evaluate model.onnx --data images.npz --white-box --fail-under 0.30
-    parsimon evaluate new.onnx --data images.npz --baseline old-results --no-worse-than 0.02
+    parsimon evaluate new.onnx --data images.npz --baseline old --no-worse-than 0.02
     parsimon evaluate evaluation.toml --out results
     """
     execution = take_execution(settings)

@@ -12,10 +12,10 @@ from parsimon.cli.options import PathName, choice, options
 from parsimon.cli.output import JSON, answer
 from parsimon.cli.verify import OWN_MODEL
 from parsimon.errors import unknown_name
-from parsimon.models import as_model
 from parsimon.report.adversarial import Form, Row, export_adversarial
 from parsimon.results.result import Comparison, Result
 from parsimon.runs.audit import goals_of, run_folders
+from parsimon.runs.inputs import open_model_for
 
 
 @click.command()
@@ -35,7 +35,7 @@ def export(folder: Path, form: Form, attack: str | None, out: Path | None, model
     """Write the adversarial images of a run or an evaluation as files.
 
     Rounding to the 8 bits of a PNG file may leave the ball or undo a success. So each PNG file is checked again, with
-    one query of the model: the index says which are in the ball, and which still fool the model.
+    one query of the model. The index says which are in the ball, and which still fool the model.
 
     \b
     parsimon export parsimon-results/2026-11-16-024905
@@ -48,7 +48,7 @@ def export(folder: Path, form: Form, attack: str | None, out: Path | None, model
         comparison = runs.load(each)
         chosen = _chosen(comparison, attack)
         place = target if len(folders) == 1 else target / each.relative_to(folder)
-        opened = None if form == "npz" else as_model(model or runs.config_of(each).model)
+        opened = None if form == "npz" else open_model_for(runs.config_of(each), model)
         rows = export_adversarial(chosen, goals_of(comparison, runs.config_of(each)), place, form, opened)
         written.append(_described(place, form, rows))
     answer(lambda: {"run": str(folder), "exports": written}, lambda: _print(written))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 _WIDEST = 500  # columns in which any table fits
@@ -40,3 +43,24 @@ def print_listing(headers: Sequence[str], groups: Sequence[Rows], right: Collect
         for header, text in zip(headers[1:], texts, strict=True):
             if text.strip():
                 console.print(f"  {header}: {' '.join(text.split())}", highlight=False)
+
+
+def listed_source(described: Mapping[str, Any]) -> tuple[str, str]:
+    """Return paper and presets of an attack or a defence, for a listing."""
+    paper = described["paper"]
+    return f"{paper['authors']} {paper['year']}" if paper else "-", ", ".join(described["presets"]) or "-"
+
+
+def print_description(described: Mapping[str, Any], traits: str) -> None:
+    """Print everything about an attack or a defence: a line on what it is, its paper, settings and presets."""
+    console, paper = Console(highlight=False), described["paper"]
+    console.print(f"[bold]{described['name']}[/] ({described['class']}): {escape(described['summary'])}")
+    console.print(traits)
+    if paper:
+        console.print(escape(f"Paper: {paper['authors']}, {paper['title']} ({paper['year']}), {paper['link']}"))
+    for each in described["settings"]:
+        console.print(escape(f"{each['name']}={each['default']}  ({each['type']})"), style="bold")
+        console.print(Padding(escape(each["meaning"]), (0, 0, 0, 4)))
+    for preset, settings in described["presets"].items():
+        values = ", ".join(f"{key}={value}" for key, value in settings.items())
+        console.print(escape(f"Preset {described['name']}:{preset}: {values or 'the defaults'}"))

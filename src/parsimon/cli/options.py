@@ -13,6 +13,7 @@ from parsimon.cli.completion import DATA_NAMES, MODEL_NAMES
 from parsimon.cli.output import is_quiet
 from parsimon.core.threat import Loss, Scores, Targets
 from parsimon.data.named import FORMS
+from parsimon.defences import DEFENCES
 from parsimon.models.hubs import FORMS as HUB_FORMS
 from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig
 
@@ -35,6 +36,7 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 _HEADINGS = {
     "Model and data": "models model data preprocess scores images sample download",
     "Threat": "eps budget targets loss eight_bit",
+    "Defences and random models": "defence stochastic repeats draws error_rate",
     "Attack": "attacks attack white_box relative_to until_budget seed",
     "Execution": "batch_size in_flight workers ray verify track dry_run price_per_1000",
     "Output": "out form fail_under gate baseline no_worse_than json quiet",
@@ -46,15 +48,18 @@ class GroupedCommand(click.Command):
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options below their headings, in the order of the headings' lists."""
-        parameters = (each for each in self.get_params(context) if isinstance(each, click.Option))
-        left = {each.name: record for each in parameters if (record := each.get_help_record(context))}
-        for heading, names in _HEADINGS.items():
-            records = [left.pop(name) for name in names.split() if name in left]
-            if heading == [*_HEADINGS][-1]:
-                records += left.values()
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl(records)
+        for heading, options in self.grouped_options(context).items():
+            with formatter.section(heading):
+                formatter.write_dl([record for each in options if (record := each.get_help_record(context))])
+
+    def grouped_options(self, context: click.Context) -> dict[str, list[click.Option]]:
+        """Return the options by heading. Those without a heading are below the last."""
+        left = {each.name: each for each in self.get_params(context) if isinstance(each, click.Option)}
+        grouped = {
+            heading: [left.pop(name) for name in names.split() if name in left] for heading, names in _HEADINGS.items()
+        }
+        grouped[[*_HEADINGS][-1]] += left.values()
+        return {heading: options for heading, options in grouped.items() if options}
 
 
 class PathName(click.Path):
@@ -73,9 +78,7 @@ def choice(literal: Any) -> click.Choice[str]:
     return click.Choice(get_args(literal))
 
 
-SCORES = click.option(
-    "--scores", type=choice(Scores), help="What the model returns. [default: detected from its first scores]"
-)
+SCORES = click.option("--scores", type=choice(Scores), help="What the model returns. [default: detected]")
 DATA = click.option(
     "--data",
     default=DEFAULTS.data,
@@ -95,8 +98,8 @@ MODEL = click.option(
 )
 PREPROCESS = click.option(
     "--preprocess",
-    help="For pictures: resize=256,crop=224,interpolation=bicubic, as the model's card says. "
-    "[default: what the card says, of a network of `parsimon zoo`; what its config says, of one of hf: and timm:]",
+    help="How to resize and crop pictures, such as resize=256,crop=224,interpolation=bicubic. "
+    "[default: as the card of a zoo network or the configuration of an hf: or timm: model says]",
 )
 BATCH_SIZE = click.option(
     "--batch-size", type=int, help="Images per batch. [default: 256; on a CPU 64 to 512, by the number of images]"
@@ -107,6 +110,31 @@ UNTIL_BUDGET = click.option(
     "--until-budget",
     is_flag=True,
     help="Let label-only attacks continue after their success, to find closer adversarial images.",
+)
+DEFENCE = click.option(
+    "--defence",
+    multiple=True,
+    callback=lambda _context, _parameter, given: given or None,
+    metavar="NAME[,KEY=VALUE]",
+    help=f"A defence in front of the model: {', '.join(DEFENCES)}. May be given more than once: a query passes them in "
+    "this order.",
+)
+RANDOM = (
+    click.option(
+        "--random",
+        "stochastic",
+        is_flag=True,
+        help="Allow a random model. An image is fooled if the model errs in more than half of its fresh draws.",
+    ),
+    click.option(
+        "--repeats", type=int, help="With --random: queries averaged wherever an attack would make one. [default: 1]"
+    ),
+    click.option("--draws", type=int, help="With --random: fresh draws per image, not charged. [default: 100]"),
+    click.option(
+        "--error-rate",
+        type=float,
+        help="With --random: error rate of the tests by which an attack accepts a change or ends. [default: 0.05]",
+    ),
 )
 SEED = click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices.")
 OUT = click.option("--out", type=PathName(), help="Folder for results. [default: a new one in parsimon-results]")
@@ -140,6 +168,8 @@ RUN = (
     ),
     LOSS,
     EIGHT_BIT,
+    DEFENCE,
+    *RANDOM,
     UNTIL_BUDGET,
     SEED,
     BATCH_SIZE,

@@ -58,7 +58,7 @@ def reproduce(names: tuple[str, ...], out: Path, download: bool, form: str, **se
     The default is the paper's protocol on the zoo's networks and images. For full scale give --data imagenet:FOLDER,
     and for Table 1 also --model; for a first look, few images and a small budget. Runs are stored: repeat the command
     to continue, and exhibits of the same run share it. An exhibit that cannot be drawn, such as examples without a
-    success, does not stop the others: it is reported at the end, with exit code 2.
+    success, does not stop the others. It is reported at the end, with exit code 2.
 
     \b
     parsimon reproduce

@@ -23,7 +23,8 @@ from parsimon.errors import InputError
 def resume(folder: Path, track: tuple[str, ...], **settings: Any) -> None:
     """Resume a run or an evaluation where it stopped, in the middle of an image if need be.
 
-    No answered query is repeated. A finished run is shown again.
+    It classifies the clean images again, and repeats only model calls whose responses were not stored. No query is
+    charged twice. To read a finished run, use `parsimon show`.
     """
     execution = take_execution(settings)
     if not runs.is_evaluation(folder):

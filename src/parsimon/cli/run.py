@@ -95,13 +95,13 @@ def compare(attacks: tuple[str, ...], **settings: Any) -> None:
     """Compare several attacks on the same images of the same model, in one table.
 
     Without arguments: the attacks of the paper, which are parsimonious, bandits, nes, and pgd as the white-box line. An
-    ATTACK is one of parsimonious, thrift, bandits, nes, square, signhunter, simba, random, pgd, rays, signflip,
-    hopskipjump, adba; with the preset of a published experiment after a colon, and settings after commas.
+    ATTACK is a name from `parsimon attacks`, with the preset of a published experiment after a colon, and settings
+    after commas.
 
     \b
     parsimon compare
     parsimon compare parsimonious square signhunter --budget 5000
-    parsimon compare bandits bandits,strict=true nes:imagenet-0.05 --model model.onnx --data images.npz
+    parsimon compare bandits bandits,strict=true --model model.onnx --data images.npz
     """
     shared = {name: value for name, value in settings.items() if name in RunConfig.__struct_fields__}
     _launch(RunConfig(attacks=attacks or _OF_THE_PAPER, **shared), settings)

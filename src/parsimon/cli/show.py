@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any, NoReturn
 
 from parsimon import runs
@@ -80,6 +81,8 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
         "out_of_range": summary.out_of_range,
         "gradients": summary.gradients,
         "radius": None if summary.radii is None else _radius(summary),
+        "random": _random(summary),
+        "detector": _detector(summary),
         "verified": None if result.verification is None else asdict(result.verification),
         "traffic": None if result.traffic is None else asdict(result.traffic),
     }
@@ -88,6 +91,22 @@ def _attack(name: str, result: Result) -> dict[str, Any]:
 def _radius(summary: Summary) -> dict[str, Any]:
     """Return the radii of a label-only attack."""
     return {"images": summary.with_radius, "mean": summary.mean_radius, "median": summary.median_radius}
+
+
+def _random(summary: Summary) -> dict[str, Any] | None:
+    """Return the fresh draws on a random model, with the mean of their error rates."""
+    if not summary.draws:
+        return None
+    mean, interval = summary.error_rate or (None, None)
+    return {"draws": summary.draws, "error_rate": mean, "error_rate_interval": interval}
+
+
+def _detector(summary: Summary) -> dict[str, Any] | None:
+    """Return what a detector flagged."""
+    if summary.flagged is None:
+        return None
+    first = median(summary.first_flags) if summary.first_flags else None
+    return {"queries": summary.flagged, "attacks": len(summary.first_flags), "median_first_flag": first}
 
 
 def _finite(facts: dict[str, Any]) -> dict[str, Any]:

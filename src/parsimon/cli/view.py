@@ -29,9 +29,9 @@ from parsimon.view.server import Viewer
 def view(folder: Path, port: int, show: bool | None) -> None:
     """Watch a run in a browser: progress, curves and gallery are updated live.
 
-    The page can also attack a picture of yours step by step, with any black-box attack, on a bundled network or on the
-    run's own model. It is served to this machine only, at the printed address. RUN may be a folder where a run starts
-    later, or a finished run. Ctrl-C stops the page, not the run.
+    The page can also attack a picture of yours step by step, with any black-box attack. The model is a bundled network
+    or the run's own. The page is served to this machine only, at the printed address. RUN may be a folder where a run
+    starts later, or a finished run. Ctrl-C stops the page, not the run.
 
     \b
     parsimon run --out results &

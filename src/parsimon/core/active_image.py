@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.canvas import Part
+from parsimon.core.model import History
 from parsimon.core.threat import Threat
 from parsimon.core.types import (
     Ask,
@@ -35,12 +38,15 @@ class ActiveImage:
 
     __slots__ = (
         *("allowed", "ask", "entries", "first_loss", "goal", "gradients", "index", "moved", "out_of_range", "outside"),
-        *("closest", "contenders", "queries", "search", "sent", "slot", "uncharged", "whole"),
+        *("closest", "contenders", "draws", "history", "queries", "search", "sent", "slot", "uncharged", "whole"),
     )
 
-    def __init__(self, task: Task, slot: int, search: Search, closest: Closest | None = None) -> None:
-        """`closest` keeps the closest adversarial point of a label-only attack."""
-        self.closest = closest
+    def __init__(
+        self, task: Task, slot: int, search: Search, closest: Closest | None = None, history: Watched | None = None
+    ) -> None:
+        """`closest` keeps the closest adversarial point of a label-only attack, `history` what a detector has seen."""
+        self.closest, self.history = closest, history
+        self.draws: list[int | None] = []  # by fresh draw, the class if it errs
         self.index, self.goal, self.slot, self.search = task.index, task.goal, slot, search
         self.queries = self.uncharged = self.outside = self.out_of_range = self.gradients = 0
         self.contenders: NDArray[np.int32] | None = None  # classes whose margins the search receives
@@ -108,9 +114,32 @@ class ActiveImage:
             self.entries.clear()
         return self.advance(reply, budget)
 
+    @property
+    def evaluated(self) -> int:
+        """Number of points that the search was sent the losses of."""
+        return self.queries + self.uncharged
+
+    def decide(self, draws: Iterable[int | None]) -> Outcome | None:
+        """Take fresh draws of the point that was returned, each the class if it errs; return the outcome after all."""
+        self.draws += draws
+        if self.sent < self.allowed:
+            return None
+        errors = [each for each in self.draws if each is not None]
+        success, point = 2 * len(errors) > len(self.draws), self.ask.points.point(0)
+        ended = "success" if success else self.ask.verdict
+        assert ended is not None, "only a verdict is decided"
+        outcome = self.outcome(ended, Counter(errors).most_common(1)[0][0], point) if success else self.outcome(ended)
+        return replace(outcome, draws=len(self.draws), errors=len(errors))
+
     def outcome(
         self, ended: Ended, predicted: int | None = None, point: Point | None = None, confidence: float | None = None
     ) -> Outcome:
+        found = self._outcome(ended, predicted, point, confidence)
+        if self.history is None:
+            return found
+        return replace(found, flagged=self.history.flagged, first_flag=self.history.first_flag)
+
+    def _outcome(self, ended: Ended, predicted: int | None, point: Point | None, confidence: float | None) -> Outcome:
         counts = self.uncharged, self.outside, self.gradients
         success = predicted, point, confidence
         if self.closest is not None:
@@ -119,6 +148,25 @@ class ActiveImage:
             )
         flat = ended != "success" and not self.moved and self.queries + self.uncharged > 1
         return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range, flat)
+
+
+class Watched:
+    """The charged queries on an image that a detector has seen, and how many of them it has flagged."""
+
+    __slots__ = ("_history", "first_flag", "flagged", "queries")
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.queries = self.flagged = 0
+        self.first_flag: int | None = None
+
+    def observe(self, images: NDArray[np.float32]) -> None:
+        """Show further queries to the detector, in their order."""
+        flags = np.flatnonzero(self._history.observe(images))
+        if len(flags) and self.first_flag is None:
+            self.first_flag = self.queries + int(flags[0]) + 1
+        self.queries += len(images)
+        self.flagged += len(flags)
 
 
 class Closest:

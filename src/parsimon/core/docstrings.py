@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from parsimon.core.parsing import type_name, typed_value
 
 
 def summary_of(record: type) -> str:
@@ -17,3 +22,24 @@ def meanings_of(record: type) -> dict[str, str]:
     section = re.split(r"\n(?=\S)", section)[0]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
+
+
+def describe_settings(record: type[Any]) -> list[dict[str, str]]:
+    """Return name, type, default and meaning of each setting of a dataclass, in the words of a user."""
+    hints, meanings = get_type_hints(record), meanings_of(record)
+    return [
+        {
+            "name": field.name,
+            "type": type_name(hints[field.name]),
+            "default": typed_value(field.default),
+            "meaning": meanings[field.name],
+        }
+        for field in fields(record)
+    ]
+
+
+def describe_presets(presets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the settings of each preset as they are typed on the command line."""
+    return {
+        preset: {key: typed_value(value) for key, value in settings.items()} for preset, settings in presets.items()
+    }

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from parsimon.core.canvas import Canvas, pad_batch
 from parsimon.core.large_canvas import LargeCanvas
-from parsimon.core.model import Model, Traffic, as_columns
+from parsimon.core.model import Keys, Model, Traffic, as_columns
+from parsimon.core.random_search import RandomSearch
 from parsimon.core.scheduler import Batch, BatchScores, Scheduler, Turn
 from parsimon.core.threat import Threat
-from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Task
+from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Search, Task
 from parsimon.errors import MOST, ModelError, ParsimonError, check_whole, first_line
 
 # Switch interval for processes that only run attacks: a model that returns from C code waits less for the searches.
@@ -164,13 +165,20 @@ class Engine:
         large = str(self._model.device) == "cpu" and math.prod(shape) >= _LARGE
         return Scheduler(
             (LargeCanvas if large else Canvas)(shape, slots, self.threat, self._model),
-            lambda task: self._attack.search(self._context(task), np.random.default_rng([self._seed, task.index])),
+            self._search,
             self.threat,
+            self._model,
             slots=slots,
             budget=self._budget,
             batch_size=self._batch_size,
             enough=self._enough,
         )
+
+    def _search(self, task: Task) -> Search:
+        context, rng = self._context(task), np.random.default_rng([self._seed, task.index])
+        if self.threat.sampling is None:
+            return self._attack.search(context, rng)
+        return RandomSearch(self._attack, context, rng).run()
 
     def _context(self, task: Task) -> ImageContext:
         return ImageContext(task.index, task.image, self.threat, self._budget, task.example)
@@ -193,10 +201,17 @@ class Engine:
         if self._attack.white_box:  # even without gradients: another backend might score the points differently
             return partial(self._score_with_gradients, batch, images)
         try:
-            wait = self._model.start(images)
+            wait = self._model.start(images) if batch.keys is None else self._draw(batch.keys, images)
         except Exception as error:
             wait = partial(_raise, error)
         return partial(self._score, batch, images, wait)
+
+    def _draw(self, keys: Keys, images: Any) -> Callable[[], Any]:
+        """Return a call of a random model, whose draws depend on the seed and the keys alone."""
+        seeded = np.zeros((len(images), keys.shape[1] + 1), np.int64)  # rows that fill the batch have zeros
+        seeded[:, 0] = self._seed
+        seeded[: len(keys), 1:] = keys
+        return partial(self._model.draw, images, seeded)
 
     def _score(self, batch: Batch, images: Any, wait: Callable[[], Any]) -> BatchScores:
         with self._counting_traffic():
@@ -279,9 +294,10 @@ def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-def scores_of(model: Model, images: Any, classes: int | None = None) -> NDArray[Any]:
+def scores_of(model: Model, images: Any, classes: int | None = None, keys: Keys | None = None) -> NDArray[Any]:
     """Return the scores of some images; refuse a response that no classifier gives."""
-    return checked_scores(_call(partial(model, images), images), len(images), classes)
+    call = partial(model, images) if keys is None else partial(model.draw, images, keys)
+    return checked_scores(_call(call, images), len(images), classes)
 
 
 def _call(call: Callable[[], Response], images: Any) -> Response:

@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import array_api_compat.numpy as numpy_namespace
+import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.threat import Scores
 from parsimon.errors import ModelError
 
 # What a response holds, from the least to the most; each level includes those before it.
@@ -39,6 +41,25 @@ class Traffic:
         return Traffic(self.attempted - other.attempted, self.answered - other.answered)
 
 
+Keys = NDArray[np.int64]  # one row of whole numbers per image, from which its random draws come
+
+
+class History(ABC):
+    """The queries that a detector has seen from one attacker."""
+
+    @abstractmethod
+    def observe(self, images: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Take further queries in their order, and return which of them are flagged."""
+
+
+class Detector(ABC):
+    """Recognises an attack by its queries. It changes no response."""
+
+    @abstractmethod
+    def history(self) -> History:
+        """Return an empty history."""
+
+
 def as_columns(response: NDArray[Any]) -> NDArray[Any]:
     """Return class numbers of shape (k,) as one column, and anything else as it is."""
     return response[:, None] if response.ndim == 1 and response.dtype.kind in "iu" else response
@@ -57,6 +78,9 @@ class Model(ABC):
         image_shape: (channels, rows, columns) that it takes, None for a free side; None if all are free.
         eight_bit_only: Whether it takes only pixels k / 255.
         top: The number of classes whose probabilities it returns; None if it returns all.
+        random: Whether its responses to one image differ from call to call. Such a model is attacked only on request.
+        returns: What it returns, if it knows; None: it is detected from the first scores.
+        detector: Watches its queries; None if nothing does.
         asynchronous: Whether `start` returns before the scores are computed, by a device or threads of its own.
         saturating_batch: Images that keep it busy; None if only a full batch does.
         backend: How it is run. A stored run is only continued with the same backend.
@@ -72,6 +96,9 @@ class Model(ABC):
     image_shape: tuple[int | None, ...] | None = None
     eight_bit_only: bool = False
     top: int | None = None
+    random: bool = False
+    returns: Scores | None = None
+    detector: Detector | None = None
     asynchronous: bool = False
     saturating_batch: int | None = None
     backend: str | None = None
@@ -82,6 +109,13 @@ class Model(ABC):
     @abstractmethod
     def __call__(self, images: Any) -> NDArray[Any]:
         """Return the scores of the images, or their class numbers."""
+
+    def draw(self, images: Any, keys: Keys) -> NDArray[Any]:  # noqa: ARG002  (used by subclasses)
+        """Return the scores of the images, with all randomness drawn from the keys, if it comes from parsimon.
+
+        The same images and keys give the same scores in any batch. A model with a randomness of its own ignores them.
+        """
+        return self(images)
 
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin a call and return a function that waits for its scores and raises what went wrong.

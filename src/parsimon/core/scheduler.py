@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import to_device
 from numpy.typing import NDArray
 
-from parsimon.core.active_image import ActiveImage, Closest
-from parsimon.core.canvas import Canvas, Part, RenderedBatch
+from parsimon.core.active_image import ActiveImage, Closest, Watched
+from parsimon.core.canvas import Canvas, Part, RenderedBatch, render
 from parsimon.core.large_canvas import LargeCanvas
+from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import (
     Ended,
@@ -35,6 +37,7 @@ class Batch(NamedTuple):
     parts: list[Part]
     rendered: RenderedBatch
     goals: NDArray[np.intp]  # per point
+    keys: Keys | None = None  # per point, for a random model: its image, whether it is a fresh draw, and its number
 
 
 class BatchScores(NamedTuple):
@@ -63,6 +66,7 @@ class Scheduler:
         canvas: Canvas | LargeCanvas,
         search: Callable[[Task], Search],
         threat: Threat,
+        model: Model,
         *,
         slots: int,
         budget: int,
@@ -70,6 +74,7 @@ class Scheduler:
         enough: int,
     ) -> None:
         """`search` begins the attack on an image; `enough` points make a batch while the model computes another."""
+        self._random, self._detector = model.random, model.detector
         self._label_only = threat.loss == "label"
         self._canvas, self._search, self._threat = canvas, search, threat
         self._budget, self._batch_size, self._enough = budget, batch_size, enough
@@ -100,18 +105,20 @@ class Scheduler:
         slot = self._free.pop()
         self._canvas.load(slot, task.image)
         closest = Closest(self._threat) if self._label_only else None
-        self._active[slot] = active = ActiveImage(task, slot, self._search(task), closest)
+        history = None if self._detector is None else Watched(self._detector.history())
+        self._active[slot] = active = ActiveImage(task, slot, self._search(task), closest, history)
         ended = active.advance(None, self._budget)
         if ended is None and task.journal is not None:
-            ended = self._replay(active, task.journal)
+            ended = self._replay(active, task)
         if ended is None:
             self._ready.append(active)
         else:
             self._finish(active, active.outcome(ended))
 
-    def _replay(self, active: ActiveImage, journal: JournalEntry) -> Ended | None:
+    def _replay(self, active: ActiveImage, task: Task) -> Ended | None:
         """Send a search the losses that it received before an interruption."""
-        ended = None
+        ended, journal = None, task.journal
+        assert journal is not None, "only an image with a journal is replayed"
         loss, gradient, margins = journal.loss, journal.gradient, journal.margins
         active.contenders = None if margins is None else margins.contenders
         active.outside, active.out_of_range = journal.outside, journal.out_of_range
@@ -126,6 +133,9 @@ class Scheduler:
                 entry = entry._replace(margins=margins._replace(values=margins.values[:points]))
                 margins = margins._replace(values=margins.values[points:])
             loss = loss[points:]
+            if active.history is not None and active.ask.charged:
+                shown = (active.ask.points.point(number) for number in range(points))
+                active.history.observe(np.stack([render(task.image, self._threat, point) for point in shown]))
             self._queries += active.count(entry)
             ended = active.receive(entry, self._budget)
         return ended
@@ -150,7 +160,8 @@ class Scheduler:
             images.append(active)
             parts.append(part)
         goals = np.repeat([active.goal for active in images], [part.stop - part.start for part in parts])
-        return Batch(images, parts, self._canvas.draw(parts), goals)
+        keys = _keys(images, parts) if self._random else None
+        return Batch(images, parts, self._canvas.draw(parts), goals, keys)
 
     def _deliver(self, scored: BatchScores) -> None:
         """Send each search the losses of its points, up to its first success."""
@@ -167,6 +178,10 @@ class Scheduler:
                 hit = hits.popleft()
                 if first is None and not self._threat.until_budget and losses[hit] >= active.ask.eligible_from:
                     first = hit
+            if active.ask.verdict is not None:
+                self._decide(active, wins[row:end], predicted[row:end])
+                row = end
+                continue
             last = end if first is None else first + 1
             ask = active.ask
             own_margins = None
@@ -177,6 +192,8 @@ class Scheduler:
             if details:
                 entry = self._complete(entry, scored, slice(row, last), predicted, gradient=ask.gradient)
             self._queries += active.count(entry)
+            if active.history is not None and ask.charged:
+                active.history.observe(_as_numpy(batch.rendered.images[row:last]))
             if first is None:
                 ended = active.receive(entry, self._budget)
                 if ended is None:
@@ -190,6 +207,15 @@ class Scheduler:
                 confidence = None if found is None else float(found[0])
                 self._finish(active, active.outcome("success", int(predicted[first]), point, confidence))
             row = end
+
+    def _decide(self, active: ActiveImage, wins: NDArray[np.bool_], predicted: NDArray[np.intp]) -> None:
+        """Deliver fresh draws of the point that an attack returns. They are not in the journal."""
+        errors = zip(wins.tolist(), predicted.tolist(), strict=True)
+        outcome = active.decide(number if win else None for win, number in errors)
+        if outcome is None:
+            self._ready.append(active)
+        else:
+            self._finish(active, outcome)
 
     def _margins(self, batch: Batch, scores: NDArray[Any]) -> NDArray[np.float32] | None:
         """Return the margins of the contenders per point, if a search wants them and the loss has any."""
@@ -244,6 +270,20 @@ class Scheduler:
         del self._active[active.slot]
         self._free.append(active.slot)
         self._ended.append(outcome)
+
+
+def _keys(images: list[ActiveImage], parts: list[Part]) -> Keys:
+    """Return the keys of a batch; those of a point do not depend on the batch."""
+    keys = []
+    for active, part in zip(images, parts, strict=True):
+        fresh = active.ask.verdict is not None
+        first = part.start if fresh else active.evaluated
+        keys += [(active.index, int(fresh), first + number) for number in range(part.stop - part.start)]
+    return np.array(keys, np.int64)
+
+
+def _as_numpy(images: Any) -> NDArray[np.float32]:
+    return np.asarray(to_device(images, "cpu"))
 
 
 def _count(marked: NDArray[np.bool_] | None, rows: slice) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.errors import InputError, check_choice, check_flag, quote
+from parsimon.errors import InputError, check_choice, check_flag, check_number, check_whole, quote
 
 Loss = Literal["cross-entropy", "margin"]
 Objective = Literal["cross-entropy", "margin", "label"]
@@ -23,7 +23,31 @@ Targets = Literal["next", "random"]  # which class a targeted attack must reach
 
 CONTENDERS = 10  # classes whose margins a search may ask for
 _TINY = 1e-30  # makes the loss of a probability of 0 finite
+_SUM_TOLERANCE = 1e-3  # of probabilities
+MOST_DRAWS = 10_000
+LEAST_ERROR_RATE = 1e-5  # below 2e-6, the pairs of one comparison could never give enough evidence
 _LEVELS = 255  # the largest value of an 8-bit pixel
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a random model is sampled.
+
+    Attributes:
+        repeats: Queries that are averaged wherever an attack would make one.
+        draws: Fresh draws that decide whether the point that an attack returns is a success. They are not charged.
+        error_rate: Error rate of the tests by which an attack accepts a change and ends. 1: no tests; one draw decides,
+            as for an attacker who does not know that the model is random.
+    """
+
+    repeats: int = 1
+    draws: int = 100
+    error_rate: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_whole("repeats", self.repeats, 1, MOST_DRAWS)
+        check_whole("draws", self.draws, 1, MOST_DRAWS)
+        check_number("error_rate", self.error_rate, LEAST_ERROR_RATE, 1)
 
 
 @dataclass(frozen=True)
@@ -41,6 +65,8 @@ class Threat:
         rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than
             `eps`. `nearest`: to the nearest float, as in published attacks; a pixel may differ by up to 6e-8 more.
         until_budget: Whether a label-only attack continues after its success, to find a closer adversarial image.
+        sampling: How a random model is sampled; None: the model is not random. With it, an attack returns one point
+            per image, and succeeds if the model errs there in more than half of the fresh draws.
     """
 
     eps: float
@@ -50,6 +76,7 @@ class Threat:
     eight_bit: bool = False
     rounding: Rounding = "inward"
     until_budget: bool = False
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         check_radius(self.eps)
@@ -61,6 +88,12 @@ class Threat:
         check_flag("until_budget", self.until_budget)
         if self.until_budget and self.loss != "label":
             raise InputError("until_budget is for label-only attacks, whose loss is 'label'", argument="until_budget")
+        if self.sampling is not None and self.loss != "margin":
+            raise InputError(
+                "a random model is attacked by the loss 'margin', whose sign shows whether a draw errs; got "
+                f"{quote(self.loss)}",
+                argument="loss",
+            )
         if self.eight_bit and self.eight_bit_steps == 0:
             raise InputError(
                 f"eps must be at least 1/255 in 8-bit mode, where pixels are k / 255; got {self.eps:.6f}",
@@ -171,6 +204,15 @@ def predicted_classes(scores: NDArray[Any]) -> NDArray[np.intp]:
     """Return the predicted class of each row: that of the highest score, or the class number in a single column."""
     numbers = np.asarray(scores)  # as they came: a logarithm may make two of them equal
     return numbers[:, 0].astype(np.intp) if numbers.shape[1] == 1 else numbers.argmax(axis=1)
+
+
+def detect_scores(scores: NDArray[Any]) -> Scores:
+    """Return the kind of the model's scores, detected from those of some images."""
+    if scores.shape[1] == 1:
+        return "labels"
+    if (scores < 0).any() or np.abs(scores.sum(axis=1) - 1).max() >= _SUM_TOLERANCE:
+        return "logits"
+    return "labels" if ((scores == 0) | (scores == 1)).all() else "probabilities"
 
 
 def check_radius(eps: Any, typed: object = None) -> None:

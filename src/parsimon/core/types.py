@@ -15,6 +15,9 @@ Some published attacks make evaluations that this rule does not cover. They are 
 - `out_of_range`: those of them with a pixel below 0 or above 1. There are none in 8-bit mode.
 - `gradients`: evaluations that also returned the gradient, for white-box attacks only.
 
+On a random model, an attack returns one point per image, and fresh draws of it decide. They are counted as `draws`,
+and belong to no other count. All other queries are counted as above, each repetition once.
+
 A label-only attack sees the predicted class alone, and looks for an adversarial image close to the clean one. It may
 ask outside the ball, and all of its queries are charged. The *radius* of an image is the distance of the closest
 adversarial image found. With `until_budget` such an attack continues after its success: `queries` still counts to the
@@ -112,6 +115,9 @@ class Picture:
 Point = Corner | Picture
 
 
+Ended = Literal["success", "budget", "exhausted", "interrupted"]
+
+
 class Ask(NamedTuple):
     """Points whose losses a search wants.
 
@@ -121,6 +127,8 @@ class Ask(NamedTuple):
         eligible_from: A success with a loss below this does not end the attack. -inf: every success does; +inf: none.
         gradient: Whether the search also wants the gradient of the loss; for white-box attacks only.
         margins: Whether the search also wants the margins of the contenders; for attacks that need scores.
+        verdict: If set, the points are fresh draws of the point that the attack returns, on a random model. They end
+            the attack: as a success if more than half of them err, otherwise as given here.
     """
 
     points: Corners | Images
@@ -128,6 +136,7 @@ class Ask(NamedTuple):
     eligible_from: float = -math.inf
     gradient: bool = False
     margins: bool = False
+    verdict: Ended | None = None
 
 
 class Reply(NamedTuple):
@@ -204,11 +213,13 @@ class Attack(ABC):
 
     Attributes:
         needs: The level of response that it needs; a white-box attack needs gradients.
+        climbs: Whether it keeps a change only if the change raises the loss.
         presets: Settings of published experiments, by name.
         paper: The paper that it comes from, if there is one.
     """
 
     needs: ClassVar[AnswerLevel] = "loss"
+    climbs: ClassVar[bool] = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     paper: ClassVar[Paper | None] = None
 
@@ -284,8 +295,6 @@ class Task:
 
 Radii = tuple[tuple[int, float], ...]
 
-Ended = Literal["success", "budget", "exhausted", "interrupted"]
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -306,11 +315,20 @@ class Outcome:
     flat: bool = False  # not a success, and all of its losses, two at least, were equal
     radii: Radii = ()  # each query that found a closer adversarial image, and its radius; for label-only attacks
     extra: int = 0  # charged queries after the success
+    draws: int = 0  # fresh draws of the point that was returned, on a random model
+    errors: int = 0  # those of them in which the model erred
+    flagged: int | None = None  # charged queries that a detector flagged; None: nothing watched them
+    first_flag: int | None = None  # number of the first of them
 
     @property
     def radius(self) -> float | None:
         """The distance of the closest adversarial image found, inside or outside the ball; None if there is none."""
         return self.radii[-1][1] if self.radii else None
+
+    @property
+    def error_rate(self) -> float | None:
+        """The share of fresh draws in which a random model erred; None without such draws."""
+        return self.errors / self.draws if self.draws else None
 
     @property
     def charged(self) -> int:

@@ -20,7 +20,7 @@ FORMS = {
     "cifar10[:train]": "CIFAR-10, installed by `parsimon zoo`",
     "FILE.npz": "arrays images and labels",
     "FILE.npy": "an array of images, with labels.npy beside it",
-    "cifar10:FOLDER[:train]": "the official CIFAR-10 files",
+    "cifar10:FOLDER[:train]": "CIFAR-10 files as downloaded from their authors",
     "folder:PATH": "one folder of pictures per class",
     "imagenet:PATH[:LIST]": "ImageNet pictures in one folder, with a list of labels",
     "named:PATH": "pictures whose names end in their label",

@@ -32,6 +32,10 @@ class _Row(NamedTuple):
     verified: bool | None  # whether the success held on its second query; empty without one
     extra: int  # charged queries after the success
     radius: float | None  # distance of the closest adversarial image that a label-only attack found
+    draws: int  # fresh draws of the point returned, on a random model
+    errors: int  # those of them in which the model erred
+    flagged: int | None  # charged queries that a detector flagged; empty without one
+    first_flag: int | None  # number of the first of them
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
@@ -49,8 +53,11 @@ def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
             before = int(result.labels[each.index]), result.clean.confidence_of(each.index)
             counts = (each.queries, each.uncharged, each.outside, each.gradients)
             seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
-            more = (each.extra, each.radius)
-            yield _Row(name, each.index, *before, each.success, *counts, each.ended, *seen, *late, *more)
+            more, drawn = (each.extra, each.radius), (each.draws, each.errors)
+            flags = (each.flagged, each.first_flag)
+            yield _Row(
+                name, each.index, *before, each.success, *counts, each.ended, *seen, *late, *more, *drawn, *flags
+            )
 
 
 def _write_csv(results: Mapping[str, Result], path: Path) -> None:
@@ -72,7 +79,7 @@ def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     kinds = {"attack": arrow.string(), "ended": arrow.string()}
     kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
     kinds |= dict.fromkeys(("clean_confidence", "confidence", "radius"), arrow.float64())
-    nullable = {"clean_confidence", "predicted", "confidence", "verified", "radius"}
+    nullable = {"clean_confidence", "predicted", "confidence", "verified", "radius", "flagged", "first_flag"}
     schema = arrow.schema(
         [arrow.field(name, kinds.get(name, arrow.int64()), nullable=name in nullable) for name in _Row._fields]
     )

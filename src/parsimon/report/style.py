@@ -94,6 +94,7 @@ _CONTRAST = (1, 0, 2, 7, 3, 5, 4, 6)  # places of colours: neighbours differ mos
 _KNOWN = (
     *("Parsimonious", "Bandits", "NES", "Square", "SignHunter", "SimBA", "RandomCorners", "Thrift"),
     *("RayS", "SignFlip", "HopSkipJump", "ADBA", "Haggle"),  # label-only: other dashes
+    "Scatter",
 )
 
 

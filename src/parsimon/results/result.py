@@ -43,6 +43,8 @@ class CleanPredictions:
     remarks: tuple[str, ...] = ()  # on how the run was executed, shown below its tables
     warnings: tuple[str, ...] = ()  # reasons to doubt the results, found in the clean images
     kind: Scores = "logits"  # of the scores
+    draws: int = 0  # of each clean image, on a random model
+    errors: NDArray[np.int64] | None = None  # those in which it erred; an image is correct unless most draws err
 
     @property
     def accuracy(self) -> float:

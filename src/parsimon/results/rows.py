@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from parsimon.core.types import Outcome
+from parsimon.results.statistics import wilson_interval
+
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation
     from parsimon.results.result import CleanPredictions, Result
@@ -27,7 +30,27 @@ def result_rows(result: Result) -> Iterator[Row]:
             "verified": None if outcome is None else result.verified(outcome),
             "extra": 0 if outcome is None else outcome.extra,
             "radius": None if outcome is None else outcome.radius,
+            **_drawn(outcome, result),
+            **_watched(outcome, result),
         }
+
+
+def _drawn(outcome: Outcome | None, result: Result) -> Row:
+    """Return the fresh draws of the point returned, if the model is random, with the interval of their error rate."""
+    if result.threat.sampling is None:
+        return {}
+    draws, errors = (0, 0) if outcome is None else (outcome.draws, outcome.errors)
+    low, high = wilson_interval(errors, draws) if draws else (None, None)
+    rate = errors / draws if draws else None
+    return {"draws": draws, "errors": errors, "error_rate": rate, "error_low": low, "error_high": high}
+
+
+def _watched(outcome: Outcome | None, result: Result) -> Row:
+    """Return what a detector flagged, if there is one."""
+    if result.summary.flagged is None:
+        return {}
+    flagged, first = (None, None) if outcome is None else (outcome.flagged, outcome.first_flag)
+    return {"flagged": flagged, "first_flag": first}
 
 
 def evaluation_rows(evaluation: Evaluation) -> Iterator[Row]:

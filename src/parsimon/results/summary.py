@@ -36,6 +36,10 @@ class Summary:
     mean_of_all: float | None  # a failure counts as the budget; None while images are unfinished
     of_successes: tuple[int, ...] = field(repr=False)  # queries of each success
     radii: tuple[float, ...] | None = field(default=None, repr=False)  # of each image; None if not label-only
+    draws: int = 0  # fresh draws, over all images, on a random model
+    error_rates: tuple[float, ...] = field(default=(), repr=False)  # in these, of each finished image
+    flagged: int | None = None  # charged queries that a detector flagged, over all images; None: nothing watched
+    first_flags: tuple[int, ...] = field(default=(), repr=False)  # number of the first flagged query of each image
 
     @property
     def successes(self) -> int:
@@ -71,6 +75,14 @@ class Summary:
     def median_interval(self) -> Interval | None:
         return None if self.unfinished else interval_of(self.of_successes, np.median)
 
+    @cached_property
+    def error_rate(self) -> tuple[float, Interval | None] | None:
+        """The mean share of fresh draws in which a random model erred, over all images, and its interval."""
+        rates = self.error_rates
+        if not rates or self.unfinished:
+            return None
+        return fmean(rates), interval_of(rates, np.mean) if len(set(rates)) > 1 else None
+
     @property
     def with_radius(self) -> int | None:
         """Number of images that have a radius; None if the attack is not label-only."""
@@ -105,6 +117,12 @@ def summarise(outcomes: Sequence[Outcome], budget: int, *, label_only: bool = Fa
         mean_of_all=fmean(of_all) if of_all and not unfinished else None,
         of_successes=of_successes,
         radii=tuple(math.inf if each.radius is None else each.radius for each in outcomes) if label_only else None,
+        draws=sum(outcome.draws for outcome in outcomes),
+        error_rates=tuple(outcome.errors / outcome.draws for outcome in outcomes if outcome.draws),
+        flagged=sum(each.flagged or 0 for each in outcomes)
+        if any(each.flagged is not None for each in outcomes)
+        else None,
+        first_flags=tuple(each.first_flag for each in outcomes if each.first_flag is not None),
     )
 
 

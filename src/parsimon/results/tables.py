@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from parsimon.core.types import Outcome
+from parsimon.results.notes import accounts, comparison_notes, fooled_by_draws, label_only_summaries, warned
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
@@ -31,19 +32,14 @@ def comparison_table(comparison: Comparison) -> Table:
     headers = ["attack", "success", "mean", "median", "mean of all"]
     if reference is not None:
         headers.insert(4, f"on {relative_to}'s")
-    if _label_only(comparison.results):
+    if label_only_summaries(comparison.results):
         headers += ["median radius", "mean radius"]
     white_box = {name: result for name, result in comparison.results.items() if result.attack.white_box}
-    radii = bool(_label_only(comparison.results))
+    radii = bool(label_only_summaries(comparison.results))
     groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
     title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
-    return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, _notes(comparison))
-
-
-def _label_only(results: Mapping[str, Result]) -> dict[str, Summary]:
-    """Return the summaries of the attacks that have radii."""
-    return {name: result.summary for name, result in results.items() if result.summary.radii is not None}
+    return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, comparison_notes(comparison))
 
 
 def _rows(results: Mapping[str, Result], reference: Result | None, *, radii: bool) -> list[tuple[Cell, ...]]:
@@ -103,104 +99,6 @@ def success_column(summaries: Sequence[Summary]) -> list[Cell]:
     ]
 
 
-def _notes(comparison: Comparison) -> list[str]:
-    clean, budget = comparison.first.clean, comparison.first.budget
-    notes = [
-        *_warned(comparison.warnings),
-        *_accuracies(comparison),
-        "Success: share of the attacked (correctly classified) images.",
-        "Mean and median: queries per fooled image.",
-        f"Mean of all: over all attacked images; a failure counts as {budget:,} queries.",
-    ]
-    if comparison.relative_to in comparison.results:
-        notes.append(f"On {comparison.relative_to}'s: mean queries on the images that {comparison.relative_to} fooled.")
-    notes.append("Intervals: 95%; Wilson for success, percentile bootstrap for queries.")
-    notes += [*_radius_notes(comparison.results), *_accounts(comparison.results)]
-    if len(comparison.black_box) > 1 and comparison.unfinished:
-        notes.append("Paired comparison: omitted until every image is finished.")
-    if clean.backend is not None:
-        notes.append(f"Model run by {clean.backend}.")
-    return [*notes, *clean.remarks]
-
-
-def _radius_notes(results: Mapping[str, Result]) -> list[str]:
-    """Return what the radii of label-only attacks mean."""
-    summaries = _label_only(results)
-    if not summaries:
-        return []
-    found = [f"{name} {each.with_radius:,} of {each.attacked:,}" for name, each in summaries.items()]
-    notes = [
-        "Radius: distance to the closest adversarial image found, within eps or not.",
-        "Median radius: over all images; one without a radius counts as infinite.",
-        *_listed("Mean radius: over the images with a radius", found),
-    ]
-    if not all(results[name].threat.until_budget for name in summaries):
-        notes.append("A success ends an attack, so its radius is an upper bound near eps.")
-        notes.append("To go on to closer images: --until-budget, or until_budget=True.")
-    return notes
-
-
-def _accuracies(comparison: Comparison) -> list[str]:
-    """Return the clean accuracy, and the robust one with what it rests on."""
-    clean, verdict = comparison.first.clean, comparison.verdict
-    accuracy = f"Clean accuracy: {clean.accuracy:.1%}."
-    if comparison.first.threat.targeted:
-        return [accuracy]
-    attacks = "these attacks" if len(comparison.results) > 1 else "this attack"
-    found = f": {verdict.value:.1%} under {attacks}" if verdict.interval else f" so far: at most {verdict.value:.1%}"
-    notes = [f"{accuracy} Robust accuracy{found}."]
-    if verdict.kind == "estimate":
-        some = f"{verdict.attacked:,} of {clean.correct.sum():,} correctly classified images"
-        notes.append(f"It is estimated from {some}: {verdict}.")
-    return [*notes, "It is an upper bound on the true robust accuracy; more queries tighten it."]
-
-
-def _accounts(results: Mapping[str, Result]) -> list[str]:
-    """Return the losses, and everything that was counted."""
-    by_loss: dict[str, list[str]] = {}
-    for name, result in results.items():
-        by_loss.setdefault(result.threat.loss, []).append(name)
-    losses = [loss if len(by_loss) == 1 else f"{loss} ({', '.join(by_loss[loss])})" for loss in sorted(by_loss)]
-    notes = [f"Loss: {'; '.join(losses)}."]
-    summaries = [result.summary for result in results.values()]
-    for what, counts in (
-        ("Queries charged", [each.queries for each in summaries]),
-        ("Evaluations not charged", [each.uncharged for each in summaries]),
-        ("Evaluations outside the ball", [each.outside for each in summaries]),
-        ("Evaluations with pixels outside [0, 1]", [each.out_of_range for each in summaries]),
-        ("Evaluations with gradient", [each.gradients for each in summaries]),
-        ("Unfinished images, counted as not fooled so far", [each.unfinished for each in summaries]),
-    ):
-        counted = [f"{name} {count:,}" for name, count in zip(results, counts, strict=True) if count]
-        notes += _listed(what, counted)
-    notes += _verified({name: result for name, result in results.items() if result.summary.successes})
-    rounded = [name for name, result in results.items() if result.threat.rounding == "nearest"]
-    if rounded:
-        notes.append(f"Rounding as published: pixels of {', '.join(rounded)} may exceed eps by up to 6e-8.")
-    for name, result in results.items():
-        if result.traffic is not None:
-            sent = f"{result.traffic.attempted:,} attempted, {result.traffic.answered:,} answered"
-            notes.append(f"Images sent to the server: {name} {sent}.")
-    return notes
-
-
-def _verified(results: Mapping[str, Result]) -> list[str]:
-    """Return how many successes held on their second query."""
-    seen = {name: result.verification for name, result in results.items() if result.verification is not None}
-    held = [f"{name} {each.held:,} of {each.queried:,}" for name, each in seen.items()]
-    notes = _listed("Successes that hold when queried again", held)
-    return notes + _listed("Successes not verified", [name for name in results if name not in seen])
-
-
-def _warned(warnings: Iterable[str]) -> list[str]:
-    return [f"WARNING: {warning}" for warning in warnings]
-
-
-def _listed(what: str, names: Iterable[str]) -> list[str]:
-    listed = ", ".join(names)
-    return [f"{what}: {listed}."] if listed else []
-
-
 def paired_table(subject: str, pairs: Mapping[str, Paired]) -> Table:
     """Return one row per attack that `subject` is compared with, image by image."""
     headers = ["against", "both", "only it", "only other", "difference", "McNemar p", "ratio", "Wilcoxon p"]
@@ -234,37 +132,41 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     """Return a row for the clean images, then one for each attack on the images that are still robust."""
     images, budget = len(evaluation.correct), evaluation.budget
     left = evaluation.correct if evaluation.smaller is None else evaluation.smaller.robust_within(budget)
-    clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), _accuracy(evaluation.clean_accuracy_verdict)]
+    clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), accuracy_cell(evaluation.clean_accuracy_verdict)]
     rows = []
     for name, result in evaluation.black_box.items():
         summary = result.summary
         left = left & ~result.success
-        accuracy = _accuracy(evaluation.verdict_of(left, unfinished=summary.unfinished > 0))
+        accuracy = accuracy_cell(evaluation.verdict_of(left, unfinished=summary.unfinished > 0))
         rows.append([Cell(name), *_counts(summary), accuracy])
     groups = [[clean], rows]
     if (other := evaluation.white_box_verdict) is not None:
         groups.append([_white_box_row(name, result, other) for name, result in evaluation.white_box.items()])
+    smaller = evaluation.budgets[:-1]
+    within = f" within {smaller[0]:,} queries" if smaller else ""
     notes = [
-        *_warned(evaluation.warnings),
-        "Attacked: correctly classified images that no earlier attack fooled.",
+        *warned(evaluation.warnings),
+        f"Attacked: correctly classified images that no earlier attack fooled{within}.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
         "It is an upper bound on the true robust accuracy; more queries tighten it.",
         *(["White-box attacks see gradients: what they leave is the other bound."] if len(groups) > 2 else []),
         "Intervals: 95%, Wilson.",
-        *_accounts(evaluation.results),
+        *(f"Accuracy within {each:,} queries: {evaluation.verdict(each)}." for each in smaller),
+        *accounts(evaluation.results),
     ]
     if evaluation.smaller is not None:
         known = int((evaluation.correct & evaluation.smaller.settled).sum())
         notes.append(f"{known:,} images fooled at a smaller radius were not attacked again.")
     if evaluation.unfinished:
         notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
+    notes += evaluation.clean.remarks
     limits = f"at most {budget:,} queries per image and attack"
     title = f"eps {radius_text(evaluation.eps)}, {images:,} images, {limits}"
     return Table(title, ["attack", "attacked", "fooled", "queries", "accuracy"], groups, notes)
 
 
 def _white_box_row(name: str, result: Result, verdict: Verdict) -> list[Cell]:
-    return [Cell(name), *_counts(result.summary), _accuracy(verdict)]
+    return [Cell(name), *_counts(result.summary), accuracy_cell(verdict)]
 
 
 def _counts(summary: Summary) -> list[Cell]:
@@ -276,7 +178,10 @@ def grid_table(grid: EvaluationGrid) -> Table:
     """Return the robust accuracy: one row per radius, one column per model, one group per budget."""
     first = grid.any_evaluation
     evaluated = [grid.evaluations.get(model, ()) for model in grid.models]
-    clean = [Cell("0 (clean)"), *(_accuracy(row[0].clean_accuracy_verdict) if row else Cell("-") for row in evaluated)]
+    clean = [
+        Cell("0 (clean)"),
+        *(accuracy_cell(row[0].clean_accuracy_verdict) if row else Cell("-") for row in evaluated),
+    ]
     groups = [[clean]]
     for budget in first.budgets:
         within = f", {budget:,} queries" if len(first.budgets) > 1 else ""
@@ -284,7 +189,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
             [
                 [
                     Cell(f"{radius_text(radius)}{within}"),
-                    *(_accuracy(row[place].verdict(budget)) if row else Cell("-") for row in evaluated),
+                    *(accuracy_cell(row[place].verdict(budget)) if row else Cell("-") for row in evaluated),
                 ]
                 for place, radius in enumerate(grid.radii)
             ]
@@ -294,7 +199,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
             [
                 [
                     Cell(f"{radius_text(radius)}, white box"),
-                    *(_accuracy(row[place].white_box_verdict) if row else Cell("-") for row in evaluated),
+                    *(accuracy_cell(row[place].white_box_verdict) if row else Cell("-") for row in evaluated),
                 ]
                 for place, radius in enumerate(grid.radii)
             ]
@@ -308,6 +213,10 @@ def grid_table(grid: EvaluationGrid) -> Table:
         "An image fooled at a radius counts as fooled at every larger one.",
         "Intervals: 95%, Wilson.",
     ]
+    sampling = first.any_result.threat.sampling
+    if sampling is not None:
+        notes.append(fooled_by_draws(sampling))
+    notes += first.clean.remarks
     if grid.unfinished:
         notes.append("Unfinished: `<=` marks accuracies that can still fall.")
     return Table(title, ["eps", *grid.models], groups, notes)
@@ -318,11 +227,17 @@ def radius_text(eps: float) -> str:
     return f"{eps * 255:.4g}/255"
 
 
-def _accuracy(verdict: Verdict | None) -> Cell:
+def accuracy_cell(verdict: Verdict | None) -> Cell:
+    """Return the cell of an accuracy; `<=` marks one that can still fall."""
     if verdict is None:
         return Cell("-")
     interval = verdict.interval and _percent(verdict.interval)
     return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=_ends("{:.1f}".format, interval))
+
+
+def number_cell(number: float | None, interval: Interval | None = None) -> Cell:
+    """Return the cell of a number, with its interval."""
+    return Cell("-") if number is None else Cell(_number(number), interval=_ends(_number, interval))
 
 
 def _ends(write: Callable[[float], str], interval: Interval | None) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ Imports everything below: attacks, models, data, results.
 """
 
 from parsimon.runs.audit import verify
+from parsimon.runs.defences import assess_stored
 from parsimon.runs.difference import diff
 from parsimon.runs.evaluation import (
     EvaluationConfig,
@@ -29,6 +30,7 @@ from parsimon.runs.stored import (
 __all__ = [
     "EvaluationConfig",
     "StoredRun",
+    "assess_stored",
     "classes_of",
     "config_of",
     "data_of",

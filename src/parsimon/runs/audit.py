@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from parsimon.core.model import Model
 from parsimon.core.threat import predicted_classes
 from parsimon.errors import InputError
-from parsimon.models import as_model
 from parsimon.results.result import Comparison, Result
 from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
-from parsimon.runs.preflight import check_shape, check_threat, classify
+from parsimon.runs.inputs import open_model_for
+from parsimon.runs.preflight import check_shape, check_threat, classify, draw_classes
 from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
+_AUDIT_DRAWS = 3  # in the keys of draws: others than in the run
 _BATCH = 64  # images, if the run sets no other size
 
 
@@ -33,7 +34,7 @@ class AttackAudit:
     """The stored successes of one attack, queried again.
 
     Attributes:
-        queried: Number of successes, each queried once.
+        queried: Number of successes, each queried once, or drawn as often as in the run if the model is random.
         outside: Images whose adversarial image is outside the ball, or has a pixel outside [0, 1].
         not_fooled: Images whose adversarial image does not fool the model.
     """
@@ -83,12 +84,12 @@ def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
     """
     runs = {each: stored.load(each) for each in run_folders(Path(folder))}
     configs = {each: stored.config_of(each) for each in runs}
-    names = sorted({config.model for config in configs.values()})
+    names = {config.model: config for config in configs.values()}
     if model is not None and len(names) > 1:
         raise InputError(
             f"{folder} has several models ({', '.join(names)}), so that model cannot stand for all of them"
         )
-    opened = {name: as_model(name if model is None else model) for name in names}
+    opened = {name: open_model_for(config, model) for name, config in sorted(names.items())}
     return [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
 
 
@@ -122,12 +123,16 @@ def audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_si
     queried, outside, not_fooled = 0, [], []
     for batch in redraw(result.images, result.outcomes, threat, batch_size):
         check_shape(model, batch[0].image.shape)
-        scores = classify(model, np.stack([each.image for each in batch]), batch_size, columns)
-        predicted = predicted_classes(scores)
+        pixels = np.stack([each.image for each in batch])
+        if threat.sampling is None:
+            predicted = predicted_classes(classify(model, pixels, batch_size, columns))[:, None]
+        else:
+            keys = [(_AUDIT_DRAWS, each.outcome.index) for each in batch]
+            predicted = draw_classes(model, pixels, threat.sampling.draws, keys, batch_size)
         for (outcome, original, image), seen in zip(batch, predicted, strict=True):
             queried += 1
             if not in_ball(original, image, threat):
                 outside.append(outcome.index)
-            if (seen == goals[outcome.index]) != threat.targeted:
+            if 2 * np.count_nonzero((seen == goals[outcome.index]) == threat.targeted) <= len(seen):
                 not_fooled.append(outcome.index)
     return AttackAudit(queried, tuple(outside), tuple(not_fooled))

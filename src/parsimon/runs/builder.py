@@ -19,10 +19,11 @@ def threat_for(
     attack: Attack, config: RunConfig, *, targeted: bool, scores: Scores, rounding: Rounding = "inward"
 ) -> Threat:
     """Return the threat under which an attack works: its own loss and rounding, unless the run sets them."""
-    loss: Objective = "label" if attack.needs == "label" else config.loss or attack.own_loss(targeted)
+    loss: Objective = config.loss or ("margin" if config.stochastic else attack.own_loss(targeted))
+    loss = "label" if attack.needs == "label" else loss
     rounding = attack.rounding if rounding == "inward" else rounding
     until_budget = config.until_budget and attack.needs == "label"
-    return Threat(config.radius, targeted, loss, scores, config.eight_bit, rounding, until_budget)
+    return Threat(config.radius, targeted, loss, scores, config.eight_bit, rounding, until_budget, config.sampling)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,13 @@ import tomli_w
 from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
-from parsimon.core.threat import Loss, Scores, Targets, check_radius
+from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, check_radius
+from parsimon.defences.registry import any_random
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
 Described = TypeVar("Described")
+
+SAMPLING = ("repeats", "draws", "error_rate")  # settings of random models
 
 _LARGEST_FILE = 2**20  # bytes of a file that describes a run
 _LARGEST_BATCH = 2**16
@@ -50,6 +53,8 @@ Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number, at le
 Seed = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number, at least 0")]
 BatchSize = Annotated[int, Meta(ge=1, le=_LARGEST_BATCH, description="a whole number, at least 1")]
 InFlight = Annotated[int, Meta(ge=1, le=_MOST_IN_FLIGHT, description="a whole number, at least 1")]
+Draws = Annotated[int, Meta(ge=1, le=MOST_DRAWS, description="a whole number, at least 1")]
+ErrorRate = Annotated[float, Meta(ge=LEAST_ERROR_RATE, le=1, description="a number from 0.00001 to 1")]
 Address = Annotated[str, Meta(min_length=1, description="the address of a Ray cluster, or 'local'")]
 Flag = Annotated[bool, Meta(description="true or false")]
 Radius = Annotated[str | float, Meta(description="a number or a fraction such as 8/255")]
@@ -89,7 +94,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             value = float(value) if isinstance(value, Fraction) else value
             try:
                 checked = msgspec.convert(value, hint)
-            except (msgspec.ValidationError, OverflowError):
+            except (msgspec.ValidationError, OverflowError, UnicodeError):  # the last for text that is no text
                 raise InputError(
                     f"{name} must be {_described(hint, value)}; got {quote(given)}", argument=name
                 ) from None
@@ -136,6 +141,12 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         eight_bit: Show the model only images whose pixels are k / 255.
         seed: Seed of the attacks' random choices.
         batch_size: Images per batch. An accelerator may round differently for another size, so it belongs to the run.
+        defence: Defences in front of the model, as typed: `noise,sigma=0.02`, `jpeg`. A query passes them in order.
+        stochastic: Allow a model whose responses are random, and judge by many draws. See `Sampling`.
+        repeats: For a random model: queries that are averaged wherever an attack would make one. None: 1.
+        draws: For a random model: fresh draws that decide whether an image is fooled, not charged. None: 100.
+        error_rate: For a random model: error rate of the tests by which an attack accepts a change or ends. None: 0.05;
+            1: no tests, one draw decides.
         until_budget: Let label-only attacks continue after their success, to find closer adversarial images.
         skip_fooled: Leave out the images that an earlier black-box attack fooled within this many queries. None: every
             attack gets every image.
@@ -158,6 +169,11 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     eight_bit: Flag = False
     seed: Seed = 0
     batch_size: BatchSize | None = None
+    defence: Names | None = None
+    stochastic: Flag = False
+    repeats: Draws | None = None
+    draws: Draws | None = None
+    error_rate: ErrorRate | None = None
     until_budget: Flag = False
     skip_fooled: Count | None = None
     relative_to: Name | None = None
@@ -166,6 +182,20 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_radius(self.radius, self.eps)
+        for name in SAMPLING:
+            if getattr(self, name) is not None and not (self.stochastic or any_random(self.defence or ())):
+                raise InputError(f"{name} is for random models: it needs stochastic=True (--random)", argument=name)
+        if self.repeats is not None and self.repeats > self.budget:
+            raise InputError(
+                f"repeats must be at most the budget, or no point can be queried; got {self.repeats:,} and "
+                f"{self.budget:,}",
+                argument="repeats",
+            )
+        if self.stochastic and self.loss not in (None, "margin"):
+            raise InputError(
+                "a random model is attacked by the margin loss, whose sign shows whether a draw errs: leave out loss",
+                argument="loss",
+            )
 
     @property
     def radius(self) -> float:
@@ -180,6 +210,13 @@ class RunConfig(Checked, frozen=True, kw_only=True):
             raise InputError(
                 f"eps must be a number or a fraction such as 8/255; got {quote(self.eps)}{hint}", argument="eps"
             ) from None
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How the model is sampled; None if it is not random."""
+        given = {name: getattr(self, name) for name in SAMPLING}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return Sampling(**chosen) if self.stochastic else None
 
     @property
     def hash(self) -> str:

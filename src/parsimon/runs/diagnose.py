@@ -68,7 +68,7 @@ def _coarse(scores: NDArray[np.float32], *, few: bool) -> str | None:
         return None
     for decimals in _ROUNDED_TO:
         if np.allclose(inner, inner.round(decimals), rtol=1e-6, atol=1e-7):
-            return f"The model's scores are rounded to {decimals} decimals."
+            return f"The model's scores are rounded to {decimals} decimal{'' if decimals == 1 else 's'}."
     values = len(np.unique(inner))
     if few and values <= _FEW_VALUES and values * _REPEATED <= len(inner):
         return f"The model's scores of the first {len(scores):,} images take only {values:,} different values."

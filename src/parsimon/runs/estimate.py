@@ -33,7 +33,8 @@ class Estimate:
         model: The name of the model.
         images: Number of images to attack.
         queries: The most queries of each attack, uncharged evaluations included.
-        uncharged: Further queries: those of the clean images, and the second query of each success.
+        uncharged: Further queries: those of the clean images, and the second query of each success. Of a random model:
+            the draws of both.
         seconds: The time that the model takes for all queries at the measured speed. It is no maximum: searching and
             drawing are left out, and another load of the machine changes it.
         seconds_per_query: The measured speed.
@@ -58,8 +59,9 @@ class Estimate:
     ) -> Estimate:
         """Return the estimate of a run, or of as many runs as there are radii."""
         most = {name: radii * images * attack.most_evaluations(config.budget) for name, attack in attacks.items()}
-        verified = radii * images * len(attacks) if config.execution.verify else 0
-        uncharged = radii * clean + verified
+        draws = 1 if config.sampling is None else config.sampling.draws
+        verified = radii * images * len(attacks) * draws if config.execution.verify or config.stochastic else 0
+        uncharged = radii * clean * draws + verified
         costs = [count * (_GRADIENT_COST if attacks[name].white_box else 1) for name, count in most.items()]
         seconds = (sum(costs) + uncharged) * seconds_per_query / (config.execution.workers or 1)
         return cls(config.model, images, most, uncharged, seconds, seconds_per_query)
@@ -70,7 +72,7 @@ class Estimate:
         return sum(self.queries.values())
 
     def cost(self, price_per_1000: float) -> float:
-        """Return the price of all queries, uncharged ones included: whoever sells them counts them too."""
+        """Return the price of all queries, uncharged ones included. Retries, checks and batch filling come on top."""
         return (self.total + self.uncharged) * price_per_1000 / 1000
 
     def __str__(self) -> str:

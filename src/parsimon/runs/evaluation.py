@@ -24,7 +24,6 @@ from parsimon.attacks.registry import attack_rows
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack
 from parsimon.errors import InputError, StoreError, quote
-from parsimon.models import as_model
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Result
 from parsimon.runs import stored
@@ -39,6 +38,7 @@ from parsimon.runs.config import (
     read_toml,
 )
 from parsimon.runs.execute import Watch
+from parsimon.runs.inputs import open_model_for
 from parsimon.runs.preflight import first_kind
 from parsimon.runs.progress import progress_context
 
@@ -157,7 +157,7 @@ def with_attacks(config: EvaluationConfig) -> EvaluationConfig:
     def kind_of(model: str) -> Scores:
         run = config.run.replace(model=model)
         threat = Threat(config.radii[0], eight_bit=run.eight_bit)
-        return run.scores or first_kind(as_model(model), stored.data_of(run).images, threat)
+        return run.scores or first_kind(open_model_for(run), stored.data_of(run).images, threat)
 
     return msgspec.structs.replace(config, attacks=default_attacks(map(kind_of, config.models)))
 
@@ -244,6 +244,7 @@ def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, 
 
 
 def is_evaluation(folder: str | Path) -> bool:
+    """Return whether a folder holds a stored evaluation."""
     return (Path(folder) / _CONFIG).exists()
 
 

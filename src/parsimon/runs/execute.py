@@ -22,7 +22,7 @@ from parsimon.results.result import Result, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left
 from parsimon.runs.config import RunConfig
 from parsimon.runs.estimate import Estimate, announce
-from parsimon.runs.facts import check_version, record_clean
+from parsimon.runs.facts import check_version, record_clean, restore_random
 from parsimon.runs.preparation import CPU_BATCH, Inputs, Job, Prepared, prepare, validate
 from parsimon.runs.progress import Stage, show_progress
 from parsimon.runs.store import Store
@@ -62,15 +62,18 @@ def execute(
     if watch is not None and not callable(watch):
         raise InputError(f"watch must be a function; got {quote(watch)}")
     job = validate(config, attacks, inputs)
-    workers = worker_pool(inputs.model, config.execution)
+    workers = worker_pool(inputs.model, config.execution, config.defence or ())
     began = time.perf_counter()
     prepared = prepare(job)
-    seconds_per_query = (time.perf_counter() - began) / len(job.images)
+    seconds_per_query = (time.perf_counter() - began) / len(job.images) / max(1, prepared.clean.draws)
     results: dict[str, Result] = {}
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
         if config.execution.progress is not False and (store is None or store.get_fact("predicted") is None):
             announce(Estimate.of(config, attacks, len(chosen), len(job.images), seconds_per_query))
+        if store is not None and config.stochastic:
+            prepared = restore_random(store, prepared, job.targets)
+            clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
             clean = record_clean(store, clean, prepared.labels, chosen)
         runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
@@ -147,7 +150,8 @@ class _AttackRunner:
         if journal and self._store is not None:  # images that waited for their turn are not in the counters
             self._store.save(name, [], [], sum(outcome.charged for outcome in outcomes))
         verification = None
-        if self._job.config.execution.verify and not self._stopped:
+        # Fresh draws have decided about a random model already.
+        if self._job.config.execution.verify and not self._stopped and not self._job.config.stochastic:
             verification = self._verify(name, outcomes)
         return outcomes, counters, verification
 

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from parsimon.core.threat import Rounding, Scores
 from parsimon.errors import InputError
 from parsimon.results.result import CleanPredictions
+from parsimon.results.statistics import wilson_interval
 from parsimon.runs.preflight import check_same_model
+from parsimon.runs.preparation import Prepared, goal_classes
 from parsimon.runs.store import Store
 from parsimon.version import __version__
 
 _LOG = logging.getLogger("parsimon")
 # Backends under the names that version 0.2 stored.
+_CLEAR = 0.75  # of the draws at least have one class: another majority would not come by chance
 _FORMER_BACKENDS = {"ONNX Runtime, a core a call": "ONNX Runtime, one single-threaded call per core"}
 
 Number = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -48,6 +51,8 @@ class RunFacts(
     rounding: Rounding | None = None  # version 0.2 knew only the nearest float, and did not say so
     kind: Scores | None = None  # of the scores, if it was detected
     excluded: list[Number] | None = None  # images whose result is known
+    clean_errors: list[Number] | None = None  # of the draws of each clean image, on a random model
+    clean_draws: Number | None = None
 
     @classmethod
     def read(cls, store: Store) -> RunFacts | None:
@@ -68,7 +73,10 @@ class RunFacts(
     def clean(self) -> CleanPredictions:
         seen = np.asarray(self.predicted, np.intp)
         confidence = np.asarray(self.confidence, np.float64) if self.confidence else None
-        correct = seen == np.asarray(self.labels, np.intp)
+        correct, errors = seen == np.asarray(self.labels, np.intp), None
+        if self.clean_errors is not None and self.clean_draws:
+            errors = np.asarray(self.clean_errors, np.int64)
+            correct = 2 * errors <= self.clean_draws
         return CleanPredictions(
             seen,
             correct,
@@ -78,6 +86,8 @@ class RunFacts(
             remarks=tuple(self.remarks or ()),
             warnings=tuple(self.warnings or ()),
             kind=self.kind or "logits",
+            draws=self.clean_draws or 0,
+            errors=errors,
         )
 
 
@@ -106,10 +116,14 @@ def record_clean(
         if (former := store.get_fact("way")) in _FORMER_BACKENDS:
             store.set_fact("way", _FORMER_BACKENDS[former])
         check_continued(store, "way", clean.backend, "the model run by", "rounds differently")
+    if clean.errors is not None:
+        store.check_fact("clean_errors", clean.errors.tolist())
+        store.check_fact("clean_draws", clean.draws)
     scores = store.get_fact("scores")
     if scores is None:
         store.set_fact("scores", _packed(clean.scores))
-    else:
+        store.set_fact("remarks", [*clean.remarks, *(store.get_fact("remarks") or [])])
+    elif clean.errors is None:
         check_same_model(_unpacked(scores), clean.scores)
     if clean.fingerprint is not None:
         store.check_fact("model file", clean.fingerprint)
@@ -118,6 +132,32 @@ def record_clean(
         store.set_fact("warnings", list(clean.warnings))
     remarks, warnings = (tuple(store.get_fact(name) or ()) for name in ("remarks", "warnings"))
     return replace(clean, remarks=remarks, warnings=warnings)
+
+
+def restore_random(store: Store, prepared: Prepared, targets: Any) -> Prepared:
+    """Return a resumed run of a random model as it was begun: its clean images are drawn once.
+
+    Draws of this time only tell whether it is the same model: where the first ones clearly agreed, they must give the
+    same class.
+    """
+    facts = RunFacts.read(store)
+    if facts is None or facts.clean_errors is None:
+        return prepared
+    begun = facts.clean
+    agreeing = np.rint(np.zeros(len(begun.predicted)) if begun.confidence is None else begun.confidence * begun.draws)
+    clear = np.array([wilson_interval(int(count), begun.draws)[0] >= _CLEAR for count in agreeing])
+    if len(begun.predicted) != len(prepared.clean.predicted):
+        return prepared  # other data, which is refused below
+    if differing := int((begun.predicted != prepared.clean.predicted)[clear].sum()):
+        raise InputError(
+            f"this run was begun with another model: of {int(clear.sum())} clean images with one class in nearly all "
+            f"draws, {differing} have another class now. Start a new run, or restore the model."
+        )
+    labels = np.asarray(facts.labels, np.intp)
+    clean = replace(prepared.clean, predicted=begun.predicted, correct=begun.correct, confidence=begun.confidence)
+    clean = replace(clean, errors=begun.errors, draws=begun.draws)
+    goals = labels if targets is None else goal_classes(targets, labels, clean)
+    return replace(prepared, clean=clean, labels=labels, goals=goals, chosen=list(facts.chosen))
 
 
 def check_version(store: Store, attack: str, *, eight_bit: bool) -> None:

@@ -1,13 +1,18 @@
-"""Open the data of a run, with pictures preprocessed as its model expects them."""
+"""Open the model and the data of a run, with pictures preprocessed as its model expects them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from parsimon import catalogue
+from parsimon.core.model import Model
 from parsimon.data.base import Data
 from parsimon.data.named import PICTURES, open_data
 from parsimon.data.pictures import open_preprocess
+from parsimon.defences import defended
 from parsimon.errors import require
-from parsimon.models import hubs
+from parsimon.models import as_model, hubs
+from parsimon.runs.config import RunConfig
 
 
 def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
@@ -21,6 +26,11 @@ def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
         if white_box:  # gradients of ONNX files come from torch
             require("torch", "torch")
             require("onnx", "torch")
+
+
+def open_model_for(config: RunConfig, model: Any = None) -> Model:
+    """Open the model of a run behind its defences, or another copy of the model."""
+    return defended(as_model(config.model if model is None else model), config.defence or ())
 
 
 def open_data_for(model: str, text: str, preprocess: str | None) -> Data:

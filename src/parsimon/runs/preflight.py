@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from parsimon.attacks import ATTACKS
 from parsimon.core.canvas import pad_batch
 from parsimon.core.engine import scores_of
-from parsimon.core.model import ANSWER_LEVELS, Model
-from parsimon.core.threat import Scores, Threat, predicted_classes
+from parsimon.core.model import ANSWER_LEVELS, Keys, Model
+from parsimon.core.threat import Scores, Threat, detect_scores, predicted_classes
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
+from parsimon.defences.base import DefendedModel
 from parsimon.errors import MOST, InputError, ModelError, NothingToAttackError, check_whole
 from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
@@ -30,8 +31,17 @@ _BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
 # Tolerances relative to the spread of the scores. Smaller differences are rounding: between two calls of one model,
 # and between two machines or runtimes.
 _SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
-_SUM_TOLERANCE = 1e-3  # of probabilities
 _FEW_IMAGES = 8
+_CLEAN_DRAWS = 2  # in the keys of draws; the engine has 0 for queries and 1 for fresh draws
+_ALLOW_RANDOM = "If the model is random by design, allow that with stochastic=True (--random)."
+_NOT_RANDOM = (
+    "The model gave the same scores twice. Is it random? (Torch modules are run in evaluation mode, "
+    "where dropout layers do nothing.) If not, leave out stochastic (--random), which takes more queries."
+)
+_KEYED = "The defence draws from the seed: the same run gives the same results, also with other batches or resumed."
+_OWN_RANDOMNESS = (
+    "The model draws by itself: another run, another batch size or a resumed run sees other draws, so results vary."
+)
 _KEPT_SCORES = 100_000  # numbers; a run stores the scores of its first clean images
 
 
@@ -43,10 +53,12 @@ def prepare(
     batch_size: int,
     *,
     detect: bool = False,
+    seed: int = 0,
 ) -> CleanPredictions:
     """Check every image and label, and classify the images. Without labels, every prediction counts as correct.
 
-    With `detect`, the kind of the first scores is detected instead of taken from the threat.
+    With `detect`, the kind of the first scores is detected instead of taken from the threat. A random model is drawn,
+    with this seed.
     """
     check_whole("batch_size", batch_size, 1)
     check_count(len(images))
@@ -55,6 +67,8 @@ def prepare(
     shape: tuple[int, ...] | None = None
     columns = 0
     kept: list[NDArray[np.float32]] = []
+    drawn: list[NDArray[np.intp]] = []
+    varies = True
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
@@ -64,11 +78,19 @@ def prepare(
         columns = scores.shape[1]
         if start == 0:
             threat = replace(threat, scores=_kind_of(model, scores, None if detect else threat.scores))
-            check_determinism(model, pixels, scores, threat.scores, batch_size)
+            if threat.sampling is None:
+                check_determinism(model, pixels, scores, threat.scores, batch_size)
+            else:
+                varies = model.random or largest_difference(classify(model, pixels, batch_size), scores) > 0
         if start * columns < _KEPT_SCORES:
             kept.append(scores[: -(-_KEPT_SCORES // columns) - start].astype(np.float32))
         if labels is not None:
             check_classes(labels[start:stop], columns if columns > 1 else MOST + 1, "labels", start)
+        if threat.sampling is not None:
+            drawn.append(_draw_clean(model, pixels, start, threat.sampling.draws, seed, batch_size))
+            predicted[start:stop] = [np.bincount(each).argmax() for each in drawn[-1]]
+            confidence.append((drawn[-1] == predicted[start:stop, None]).mean(axis=1))
+            continue
         predicted[start:stop] = predicted_classes(scores)
         if (sure := threat.confidence(scores)) is not None:
             confidence.append(sure)
@@ -76,7 +98,42 @@ def prepare(
     classes = columns if columns > 1 else max(2, 1 + int(max(truth.max(), predicted.max())))
     about_model = (np.concatenate(kept), model.fingerprint, model.runtime)
     shared = (np.concatenate(confidence) if confidence else None, model.backend, pixels[0].size, *about_model)
-    return CleanPredictions(predicted, predicted == truth, classes, *shared, kind=threat.scores)
+    clean = CleanPredictions(predicted, predicted == truth, classes, *shared, kind=threat.scores)
+    if not drawn:
+        return clean
+    warnings = () if varies else (_NOT_RANDOM,)
+    return replace(_with_errors(clean, np.concatenate(drawn), truth, model), warnings=warnings)
+
+
+def _draw_clean(
+    model: Model, pixels: NDArray[np.float32], first: int, draws: int, seed: int, batch_size: int
+) -> NDArray[np.intp]:
+    """Return the class of each draw of some clean images, in a row per image; `first` is the number of the first."""
+    numbers = [(seed, first + image, _CLEAN_DRAWS) for image in range(len(pixels))]
+    return draw_classes(model, pixels, draws, numbers, batch_size)
+
+
+def _with_errors(
+    clean: CleanPredictions, drawn: NDArray[np.intp], truth: NDArray[np.intp], model: Model
+) -> CleanPredictions:
+    """Return the predictions of a random model: an image is correct unless most of its draws err."""
+    errors, draws = (drawn != truth[:, None]).sum(axis=1), drawn.shape[1]
+    remark = _KEYED if model.random else _OWN_RANDOMNESS
+    return replace(clean, correct=2 * errors <= draws, errors=errors, draws=draws, remarks=(remark,))
+
+
+def draw_classes(
+    model: Model, pixels: NDArray[np.float32], draws: int, keys: Sequence[tuple[int, ...]], batch_size: int
+) -> NDArray[np.intp]:
+    """Return the class of each draw of some images, at most a batch, in a row per image.
+
+    An image has a key, which the number of the draw completes.
+    """
+    found = []
+    for number in range(draws):
+        keyed = np.array([(*key, number) for key in keys], np.int64)
+        found.append(predicted_classes(classify(model, pixels, batch_size, keys=keyed)))
+    return np.stack(found, axis=1)
 
 
 def read(
@@ -115,13 +172,19 @@ def check_any(clean: CleanPredictions, attackable: NDArray[np.bool_]) -> None:
             "that the model expects images in [0, 1] (a model that needs normalised images must normalise them itself)."
         )
     if not attackable.any():
-        raise NothingToAttackError(f"the model sees the target in each of the {len(attackable)} images already")
+        raise NothingToAttackError(f"the model already predicts the target of each of the {len(attackable)} images")
 
 
-def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes: int | None = None) -> NDArray[Any]:
+def classify(
+    model: Model,
+    pixels: NDArray[np.float32],
+    batch_size: int,
+    classes: int | None = None,
+    keys: Keys | None = None,
+) -> NDArray[Any]:
     """Return the scores of at most one batch of images, padded if the model needs a fixed batch.
 
-    `classes` is the number of scores per image of earlier calls.
+    `classes` is the number of scores per image of earlier calls. A random model draws from the keys.
     """
     count = len(pixels)
     if model.fixed_batch:
@@ -129,7 +192,8 @@ def classify(model: Model, pixels: NDArray[np.float32], batch_size: int, classes
     images = model.namespace.asarray(pixels.copy(), device=model.device)  # the model may write to its input
     if model.fixed_batch and count < batch_size:
         images = pad_batch(images, batch_size, model.namespace)
-    scores = scores_of(model, images, classes)[:count]
+        keys = None if keys is None else np.resize(keys, (batch_size, keys.shape[1]))
+    scores = scores_of(model, images, classes, keys)[:count]
     if not np.isfinite(scores).all():
         raise ModelError(
             "the model returned NaN or infinite scores for a clean image; a classifier must return numbers"
@@ -169,6 +233,20 @@ def check_threat(model: Model, threat: Threat) -> None:
         check_top_k(model.top, threat)
 
 
+def check_random(model: Model, attacks: Mapping[str, Attack], *, stochastic: bool) -> None:
+    """Refuse a model that says it is random, unless the run allows it, and attacks that cannot be sampled."""
+    if model.random and not stochastic:
+        raise ModelError("this model is random by design: allow that with stochastic=True (--random)")
+    label_only = [name for name, attack in attacks.items() if attack.needs == "label"]
+    if stochastic and label_only:
+        raise InputError(
+            f"{label_only[0]} is label-only, and label-only attacks cannot be run on a random model: their loss is a "
+            "distance, which one draw decides. Choose an attack that uses scores, such as thrift or square. No attack "
+            "fits a random model that returns only labels",
+            argument="attack",
+        )
+
+
 def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
     """Refuse an attack that needs a higher level of response than the model gives.
 
@@ -184,6 +262,11 @@ def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
             f"{name} needs {needed}, and this model returns only labels, one class per image. Choose a label-only "
             f"attack: {_label_only()}",
             argument="attack",
+        )
+    if needs == "gradient" and isinstance(model, DefendedModel):
+        raise ModelError(
+            f"{name} is a white-box attack and needs gradients, which no model gives behind a defence: leave out the "
+            "attack or the defence"
         )
     if needs == "gradient":
         raise ModelError(
@@ -210,25 +293,18 @@ def _label_only() -> str:
     return ", ".join(name for name, kind in ATTACKS.items() if kind.needs == "label")
 
 
-def detect_scores(scores: NDArray[Any]) -> Scores:
-    """Return the kind of the model's scores, detected from those of the first images."""
-    if scores.shape[1] == 1:
-        return "labels"
-    if (scores < 0).any() or np.abs(scores.sum(axis=1) - 1).max() >= _SUM_TOLERANCE:
-        return "logits"
-    return "labels" if ((scores == 0) | (scores == 1)).all() else "probabilities"
-
-
 def first_kind(model: Model, images: ImageSource, threat: Threat) -> Scores:
     """Return what the model returns, detected from a few images."""
     check_count(len(images))
     pixels = read(images, 0, _FEW_IMAGES, threat)
     check_shape(model, pixels.shape[1:])
-    return detect_scores(classify(model, pixels, _FEW_IMAGES))
+    return model.returns or detect_scores(classify(model, pixels, _FEW_IMAGES))
 
 
 def _kind_of(model: Model, scores: NDArray[Any], declared: Scores | None) -> Scores:
     """Return the kind of the first scores; refuse one other than declared, whose loss would mislead the search."""
+    if model.returns is not None and declared in (None, model.returns):
+        return model.returns
     found = detect_scores(scores)
     # The best of the most probable classes is a label.
     if declared in (None, found) or (declared == "labels" and model.top is not None):
@@ -247,7 +323,7 @@ def check_determinism(
 ) -> None:
     """Refuse a model whose scores of the same images differ between two calls."""
     again = classify(model, pixels, batch_size, scores.shape[1])
-    remedy = "Switch off dropout and random preprocessing (model.eval())."
+    remedy = f"Switch off dropout and random preprocessing (model.eval()). {_ALLOW_RANDOM}"
     if kind == "labels":
         if differing := count_differing(again, scores):
             raise ModelError(

@@ -15,6 +15,7 @@ from parsimon.core.threat import Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.base import choose
 from parsimon.data.validate import as_images, as_numpy, check_labels
+from parsimon.defences import defended
 from parsimon.errors import InputError, quote
 from parsimon.models import as_model
 from parsimon.results.result import CleanPredictions
@@ -26,6 +27,7 @@ from parsimon.runs.workers import EngineConfig
 
 CPU_BATCH = 64  # images
 _ACCELERATOR_BATCH = 256
+_MANY_DRAWS = 50_000  # of clean images, from which on a run says what it does first
 
 _LOG = logging.getLogger("parsimon")
 
@@ -80,10 +82,11 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     Threat(config.radius, eight_bit=config.eight_bit)  # before the model is opened, which may take long
     if str(config.eps).endswith("/256"):
         _LOG.warning("eps is %s, but pixels have 255 steps: did you mean %s5?", config.eps, str(config.eps)[:-1])
-    model, images = as_model(inputs.model), as_images(inputs.images)
+    model, images = defended(as_model(inputs.model), config.defence or ()), as_images(inputs.images)
+    preflight.check_random(model, attacks, stochastic=config.stochastic)
     batch_size = config.batch_size or (CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
     # If nothing is declared, the first clean images tell; only a model of the top k classes is known before.
-    scores: Scores = config.scores or ("logits" if model.top is None else "probabilities")
+    scores: Scores = config.scores or model.returns or ("logits" if model.top is None else "probabilities")
     threats = {
         name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
         for name, attack in attacks.items()
@@ -111,8 +114,21 @@ class Prepared:
 
 def prepare(job: Job) -> Prepared:
     """Classify the clean images, and choose those to attack."""
+    sampling = job.config.sampling
+    if sampling is not None and len(job.images) * sampling.draws >= _MANY_DRAWS:
+        _LOG.warning(
+            "each of the %s clean images is drawn %s times first: fewer images or fewer --draws shorten that",
+            f"{len(job.images):,}",
+            sampling.draws,
+        )
     clean = preflight.prepare(
-        job.model, job.images, job.labels, job.any_threat, job.batch_size, detect=job.config.scores is None
+        job.model,
+        job.images,
+        job.labels,
+        job.any_threat,
+        job.batch_size,
+        detect=job.config.scores is None,
+        seed=job.config.seed,
     )
     for attack in job.attacks.values():
         preflight.check_answers(job.model, attack, clean.kind)
@@ -127,7 +143,7 @@ def prepare(job: Job) -> Prepared:
             clean = replace(clean, remarks=(*clean.remarks, there_already))
     preflight.check_any(clean, attackable)
     found = doubts(job.model, job.images, job.labels, clean, job.any_threat)
-    clean = replace(clean, warnings=tuple(sentence for _, sentence in found))
+    clean = replace(clean, warnings=(*clean.warnings, *(sentence for _, sentence in found)))
     count = None if job.config.images == "all" else job.config.images
     chosen = choose(attackable, count, job.config.sample).tolist()
     return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)

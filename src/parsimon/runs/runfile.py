@@ -26,6 +26,7 @@ NUMBER_OF_FACTS = "facts"  # a fact itself, which is not counted
 OUTCOME_COLUMNS = (
     *("attack", "image", "success", "queries", "ended", "uncharged", "outside", "gradients", "predicted"),
     *("grid", "point", "confidence", "out_of_range", "flat", "extra", "radii"),
+    *("draws", "errors", "flagged", "first_flag"),
 )
 # The columns that a checksum covers, in its order.
 COLUMNS = {"about": "key, value", "outcomes": ", ".join(OUTCOME_COLUMNS), "journal": "call, attack, told"}
@@ -43,7 +44,8 @@ CREATE TABLE outcomes (
     attack TEXT NOT NULL, image INTEGER NOT NULL, success INTEGER NOT NULL, queries INTEGER NOT NULL,
     ended TEXT NOT NULL, uncharged INTEGER NOT NULL, outside INTEGER NOT NULL, gradients INTEGER NOT NULL,
     predicted INTEGER, grid TEXT, point BLOB, confidence REAL, out_of_range INTEGER NOT NULL DEFAULT 0,
-    flat INTEGER NOT NULL DEFAULT 0, extra INTEGER NOT NULL DEFAULT 0, radii BLOB, checksum BLOB,
+    flat INTEGER NOT NULL DEFAULT 0, extra INTEGER NOT NULL DEFAULT 0, radii BLOB, draws INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0, flagged INTEGER, first_flag INTEGER, checksum BLOB,
     PRIMARY KEY (attack, image)
 );
 CREATE TABLE journal (call INTEGER PRIMARY KEY, attack TEXT NOT NULL, told BLOB NOT NULL, checksum BLOB);
@@ -213,6 +215,10 @@ def _upgrade(database: sqlite3.Connection) -> None:
         for column in ("out_of_range", "flat", "extra"):
             database.execute(f"ALTER TABLE outcomes ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
         database.execute("ALTER TABLE outcomes ADD COLUMN radii BLOB")
+        for column in ("draws", "errors"):
+            database.execute(f"ALTER TABLE outcomes ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+        for column in ("flagged", "first_flag"):
+            database.execute(f"ALTER TABLE outcomes ADD COLUMN {column} INTEGER")
         for table in COLUMNS:
             database.execute(f"ALTER TABLE {table} ADD COLUMN checksum BLOB")
         try:

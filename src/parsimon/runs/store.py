@@ -278,21 +278,23 @@ class Store:
             *(attack, outcome.index, int(outcome.success), outcome.queries, outcome.ended),
             *(outcome.uncharged, outcome.outside, outcome.gradients, outcome.predicted, grid, packed),
             *(confidence, outcome.out_of_range, int(outcome.flat), outcome.extra, packing.pack_radii(outcome.radii)),
+            *(outcome.draws, outcome.errors, outcome.flagged, outcome.first_flag),
         )
 
     def _to_outcome(self, row: tuple[Any, ...]) -> Outcome:
         columns = dict(zip(runfile.OUTCOME_COLUMNS, row, strict=True))
-        index, predicted, confidence = (columns[name] for name in ("image", "predicted", "confidence"))
-        counted = ("queries", "uncharged", "outside", "gradients", "out_of_range", "extra")
+        index, confidence = columns["image"], columns["confidence"]
+        counted = ("queries", "uncharged", "outside", "gradients", "out_of_range", "extra", "draws", "errors")
+        perhaps = ("predicted", "flagged", "first_flag")
         with _decoding(_ROW_NAMES["outcomes"](row)):
             if columns["ended"] not in get_args(Ended):
                 raise ValueError("it ended in no known way")
             counts: dict[str, Any] = {name: _count(columns[name]) for name in counted}
+            counts |= {name: None if columns[name] is None else _count(columns[name]) for name in perhaps}
             return Outcome(
                 index=_count(index),
                 success=bool(_count(columns["success"])),
                 ended=columns["ended"],
-                predicted=None if predicted is None else _count(predicted),
                 point=self._unpack_point(index, columns["grid"], columns["point"]),
                 confidence=None if confidence is None else float(confidence),
                 flat=bool(_count(columns["flat"])),

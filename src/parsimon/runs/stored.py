@@ -78,7 +78,7 @@ def run(
             try:
                 yield store
             except OutageError as error:
-                hint = f"The run is paused, and all responses are saved. Continue with: parsimon resume {folder}"
+                hint = f"The run is paused, and no charged query is lost. Continue with: parsimon resume {folder}"
                 raise OutageError(f"{error}. {hint}") from None
 
     inputs = Inputs(config.model, data.images, data.labels, rounding=rounding, excluded=excluded)
@@ -188,6 +188,7 @@ class StoredRun:
 
 
 def is_run(folder: str | Path) -> bool:
+    """Return whether a folder holds a stored run."""
     return (Path(folder) / _CONFIG).exists()
 
 
@@ -203,7 +204,9 @@ def identity(folder: str | Path) -> str:
 def config_of(folder: str | Path) -> RunConfig:
     """Return the configuration of the run in a folder."""
     if not is_run(folder):
-        raise NotBegunError(f"{folder} holds no run: there is no {_CONFIG} in it")
+        inside = sorted(path.parent for path in Path(folder).glob(f"*/{_CONFIG}"))  # as of a defence, one per attacker
+        hint = f". Name one of the runs inside: {', '.join(map(str, inside))}" if inside else ""
+        raise NotBegunError(f"{folder} holds no run: there is no {_CONFIG} in it{hint}")
     return RunConfig.read(Path(folder) / _CONFIG)
 
 

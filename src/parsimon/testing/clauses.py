@@ -204,6 +204,7 @@ attack_contract: tuple[Callable[[Attack], None], ...] = (
     reports_where_it_changes_a_set,
     needs_no_more_than_labels,
 )
+"""The clauses of the contract: each takes an attack, and raises AssertionError if it breaks the clause."""
 
 
 def check_attack(attack: Attack) -> None:

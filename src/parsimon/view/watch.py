@@ -142,6 +142,8 @@ class _WatchedRun:
     def target(self) -> Target | None:
         config, images = self._stored.config, self._stored.data.images
         first = self._comparison.first
+        if config.defence or config.stochastic:  # its steps would be those of another model
+            return None
         if config.model in stepwise.NETWORKS or not needs_no_code(config.model) or first.clean.kind == "labels":
             return None
         return Target(

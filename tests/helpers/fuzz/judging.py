@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
@@ -23,7 +24,12 @@ def check_result(result: Result, originals: NDArray[np.float32], eps: Any) -> No
     for outcome in result.outcomes:
         _check_outcome(outcome, result.budget)
         if outcome.success:
-            _check_ball(originals[outcome.index], drawn[outcome.index], result, float(eps))
+            _check_ball(
+                originals[outcome.index],
+                drawn[outcome.index],
+                result,
+                float(Fraction(eps) if isinstance(eps, str) else eps),
+            )
     unfooled = ~result.success
     assert np.array_equal(drawn[unfooled], originals[unfooled])
     taken = [outcome.queries for outcome in result.outcomes if outcome.success]

@@ -15,5 +15,5 @@ function headlineOf({ name, what, value, interval, kind, about }) {
   const figure = element("p", { className: "figure" }, element("strong", { className: "number" }, value));
   if (interval) figure.append(" ", element("span", { className: "interval" }, interval));
   const title = element("p", { className: "what" }, name ? `${name}: ${what.toLowerCase()}` : what);
-  return element("li", { className: "headline" }, title, figure, element("p", { className: "kind" }, kind), element("p", { className: "about" }, about));
+  return element("li", { className: "headline" }, title, figure, element("p", { className: "about" }, about), element("p", { className: "kind" }, kind));
 }

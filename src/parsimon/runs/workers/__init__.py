@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ __all__ = ["Driver", "EngineConfig", "WorkerPool", "worker_pool"]
 _MAX_WORKERS, _MAX_WORKERS_PER_CORE = 64, 4  # the larger limit applies
 
 
-def worker_pool(model: Any, execution: ExecutionOptions) -> AbstractContextManager[WorkerPool | None]:
+def worker_pool(
+    model: Any, execution: ExecutionOptions, defences: Sequence[str] = ()
+) -> AbstractContextManager[WorkerPool | None]:
     """Return the workers of a run, which start when entered, or a context of None if there are none."""
     workers, ray = execution.workers, execution.ray
     if workers is None and ray is None:
@@ -39,7 +42,7 @@ def worker_pool(model: Any, execution: ExecutionOptions) -> AbstractContextManag
         )
     if ray is None:
         assert workers is not None, "one of the two is set"
-        return Processes(model, workers)
+        return Processes(model, workers, defences)
     from parsimon.runs.workers.cluster import Cluster
 
-    return Cluster(model, workers, ray)
+    return Cluster(model, workers, ray, defences)

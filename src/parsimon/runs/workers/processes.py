@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
@@ -31,8 +31,8 @@ class Processes:
     Threads read and write the pipes, so that a process that hangs in the middle of a message does not block this one.
     """
 
-    def __init__(self, model: str | Path, count: int) -> None:
-        self._model, self._count = model, count
+    def __init__(self, model: str | Path, count: int, defences: Sequence[str] = ()) -> None:
+        self._model, self._count, self._defences = model, count, defences
         self._requests: dict[int, SimpleQueue[memoryview | None]] = {}  # by worker that is not lost; None ends it
         self._processes: dict[int, SpawnProcess] = {}
         self._reports: SimpleQueue[tuple[int, Report | None]] = SimpleQueue()  # None: the worker has ended
@@ -43,7 +43,9 @@ class Processes:
         with _single_threaded(), _ignoring_interrupts():
             for worker in range(1, self._count + 1):
                 pipe, other_end = context.Pipe()
-                self._processes[worker] = context.Process(target=_work, args=(other_end, self._model), daemon=True)
+                self._processes[worker] = context.Process(
+                    target=_work, args=(other_end, self._model, self._defences), daemon=True
+                )
                 self._processes[worker].start()
                 other_end.close()  # otherwise the end of the process would not be noticed
                 self._requests[worker] = SimpleQueue()
@@ -109,11 +111,11 @@ def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
         pipe.send(None)
 
 
-def _work(pipe: Connection, model: str | Path) -> None:
+def _work(pipe: Connection, model: str | Path, defences: Sequence[str]) -> None:
     """Handle requests in a worker's process until there are no more."""
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
-    worker = Worker(model)
+    worker = Worker(model, defences)
     requests: SimpleQueue[Request | None] = SimpleQueue()
     # In a thread: otherwise a large report and a large request could wait for each other forever.
     _start_thread(_read, pipe, requests)

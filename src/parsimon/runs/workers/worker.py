@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from parsimon.core.engine import Counters, Engine, Step
 from parsimon.core.model import Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, JournalEntry, Outcome, Task
+from parsimon.defences import defended
 from parsimon.errors import ParsimonError, WorkerError, first_line
 from parsimon.models import as_model
 
@@ -62,8 +63,8 @@ class Report:
 class Worker:
     """One model, and an engine for one attack at a time."""
 
-    def __init__(self, name: Any) -> None:
-        self._name = name
+    def __init__(self, name: Any, defences: Sequence[str] = ()) -> None:
+        self._name, self._defences = name, defences
         self._queue: deque[Task] = deque()
         self._counters = Counters()
         self._engine: Engine
@@ -71,7 +72,7 @@ class Worker:
 
     @cached_property
     def _model(self) -> Model:
-        return as_model(self._name)
+        return defended(as_model(self._name), self._defences)
 
     def handle(self, request: Request) -> Report:
         """Return the report on a request. Errors are reported too, since a worker that raises would count as lost."""

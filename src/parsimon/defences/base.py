@@ -1,0 +1,193 @@
+"""Base classes of defences, and of the models behind them.
+
+A defence is a frozen dataclass of settings. `protect` puts it in front of a model and returns the defended model:
+
+- an `InputDefence` changes the images that the model receives, perhaps at random;
+- a `ScoreDefence` changes the scores that it returns;
+- a `StatefulDefence` watches the queries and flags an attack. It changes no response.
+
+A random defence draws from keys that the engine passes, one per image. So its results depend neither on the batch size
+nor on workers nor on interruptions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsimon.core.model import Detector, Keys, Model, Traffic
+from parsimon.core.threat import Scores, detect_scores, to_eight_bit
+from parsimon.core.types import Paper
+from parsimon.errors import InputError, unknown_name
+
+_LEAST_PROBABILITY = 1e-30  # its logarithm is finite
+
+
+class Defence(ABC):
+    """A frozen dataclass whose fields are its settings.
+
+    Attributes:
+        paper: The paper that it comes from.
+        presets: Published settings, by name.
+    """
+
+    paper: ClassVar[Paper]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @abstractmethod
+    def protect(self, model: Model) -> Model:
+        """Return the model behind this defence."""
+
+    @classmethod
+    def preset(cls, name: str, **settings: Any) -> Self:
+        """Return the defence with published settings, except those given here."""
+        if name not in cls.presets:
+            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
+        return cls(**{**cls.presets[name], **settings})
+
+
+class InputDefence(Defence):
+    """Changes the images.
+
+    Attributes:
+        random: Whether the change is random.
+    """
+
+    random: ClassVar[bool] = False
+
+    @abstractmethod
+    def transform(self, images: NDArray[np.float32], generators: Sequence[np.random.Generator]) -> NDArray[np.float32]:
+        """Return the images that the model receives; a random change of an image draws from its own generator.
+
+        Without randomness, there are no generators. The arguments must not be changed.
+        """
+
+    def protect(self, model: Model) -> Model:
+        return InputDefendedModel(model, self)
+
+
+class ScoreDefence(Defence):
+    """Changes the scores.
+
+    Attributes:
+        returns: What the defended model returns.
+    """
+
+    returns: ClassVar[Scores] = "logits"
+
+    @abstractmethod
+    def transform(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores to show for these logits. The argument must not be changed."""
+
+    def protect(self, model: Model) -> Model:
+        return ScoreDefendedModel(model, self)
+
+
+class StatefulDefence(Defence, Detector):
+    """Watches the queries."""
+
+    def protect(self, model: Model) -> Model:
+        return WatchedModel(model, self)
+
+
+class DefendedModel(Model):
+    """A model behind a defence, with the capabilities of that model."""
+
+    def __init__(self, model: Model, defence: Defence) -> None:
+        self.model, self.defence = model, defence
+        self.namespace, self.device, self.fixed_batch = model.namespace, model.device, model.fixed_batch
+        self.gives = "scores" if model.gives == "gradient" else model.gives  # nobody differentiates the defence
+        self.image_shape, self.eight_bit_only, self.top = model.image_shape, model.eight_bit_only, model.top
+        self.random, self.returns, self.detector = model.random, model.returns, model.detector
+        self.saturating_batch, self.runtime, self.fingerprint = model.saturating_batch, model.runtime, model.fingerprint
+        self.backend = model.backend
+
+    @property
+    def traffic(self) -> Traffic | None:  # type: ignore[override]  # it changes with every call
+        return self.model.traffic
+
+    def plain(self) -> Model:
+        return self.defence.protect(self.model.plain())
+
+
+class InputDefendedModel(DefendedModel):
+    """A model behind an input defence. It takes numpy images."""
+
+    defence: InputDefence
+
+    def __init__(self, model: Model, defence: InputDefence) -> None:
+        super().__init__(model, defence)
+        self.namespace, self.device = Model.namespace, Model.device
+        self.random = defence.random or model.random
+        self._entropy = np.random.default_rng()  # for calls without keys
+        self._number = _defences_behind(model)  # defences in a row draw different numbers from one key
+
+    def __call__(self, images: NDArray[Any]) -> NDArray[Any]:
+        if not self.random:
+            return self.model(self._transformed(images, []))
+        return self.draw(images, self._entropy.integers(2**63, size=(len(images), 2)))
+
+    def draw(self, images: NDArray[Any], keys: Keys) -> NDArray[Any]:
+        generators = (
+            [np.random.default_rng([self._number, *key]) for key in keys.tolist()] if self.defence.random else []
+        )
+        return self.model.draw(self._transformed(images, generators), keys)
+
+    def _transformed(self, images: NDArray[Any], generators: Sequence[np.random.Generator]) -> Any:
+        changed = self.defence.transform(images, generators)
+        if self.model.eight_bit_only:
+            changed = to_eight_bit(changed)
+        return self.model.put(np.ascontiguousarray(changed, np.float32))
+
+
+class ScoreDefendedModel(DefendedModel):
+    """A model behind a score defence."""
+
+    defence: ScoreDefence
+
+    def __init__(self, model: Model, defence: ScoreDefence) -> None:
+        super().__init__(model, defence)
+        if model.gives == "label":
+            raise InputError(f"{type(defence).__name__} changes scores, and this model returns labels")
+        self.returns = defence.returns
+        self._kind = model.returns  # of the model's own scores
+
+    def __call__(self, images: Any) -> NDArray[Any]:
+        return self._shown(self.model(images))
+
+    def draw(self, images: Any, keys: Keys) -> NDArray[Any]:
+        return self._shown(self.model.draw(images, keys))
+
+    def _shown(self, response: NDArray[Any]) -> NDArray[np.float64]:
+        scores = np.asarray(response)
+        if scores.ndim != 2 or scores.shape[1] < 2:
+            raise InputError(f"{type(self.defence).__name__} changes scores, and this model returns labels")
+        if self._kind is None:
+            self._kind = detect_scores(scores)
+        logits = scores.astype(np.float64)
+        if self._kind == "probabilities":
+            logits = np.log(np.maximum(logits, _LEAST_PROBABILITY))
+        return self.defence.transform(logits)
+
+
+class WatchedModel(DefendedModel):
+    """A model whose queries are watched."""
+
+    def __init__(self, model: Model, defence: StatefulDefence) -> None:
+        super().__init__(model, defence)
+        self.detector = defence
+
+    def __call__(self, images: Any) -> NDArray[Any]:
+        return self.model(images)
+
+    def draw(self, images: Any, keys: Keys) -> NDArray[Any]:
+        return self.model.draw(images, keys)
+
+
+def _defences_behind(model: Model) -> int:
+    """Return the number of defences of a model."""
+    return 1 + _defences_behind(model.model) if isinstance(model, DefendedModel) else 0

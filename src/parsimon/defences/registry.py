@@ -1,0 +1,86 @@
+"""Defences by name, such as `noise`, `aaa:cifar10` or `jpeg,quality=50`, and models behind several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
+from parsimon.core.model import Model
+from parsimon.core.parsing import parse_configured
+from parsimon.defences.aaa import AAA
+from parsimon.defences.base import Defence, InputDefence, ScoreDefence, StatefulDefence
+from parsimon.defences.bit_depth import BitDepth
+from parsimon.defences.blacklight import Blacklight
+from parsimon.defences.input_noise import InputNoise
+from parsimon.defences.jpeg import Jpeg
+from parsimon.defences.resize_pad import ResizePad
+from parsimon.defences.rounded_scores import RoundedScores
+from parsimon.errors import InputError, quote, unknown_name
+
+DEFENCES: dict[str, type[Defence]] = {
+    "noise": InputNoise,
+    "resize-pad": ResizePad,
+    "jpeg": Jpeg,
+    "bit-depth": BitDepth,
+    "round": RoundedScores,
+    "aaa": AAA,
+    "blacklight": Blacklight,
+}
+
+
+def parse_defence(text: str) -> Defence:
+    """Return the defence that a text names, perhaps with a preset after a colon and settings after commas."""
+    return parse_configured(text, "defence", DEFENCES)
+
+
+def defended(model: Model, defences: Sequence[Defence | str]) -> Model:
+    """Return the model behind several defences, in the order in which a query passes them.
+
+    The first defence receives the query first and the response last. A stateful defence sees the queries as they are
+    sent, wherever it stands in the list, and there can be only one.
+    """
+    if isinstance(defences, Defence | str) or not isinstance(defences, Sequence):
+        raise InputError(f"defences must be a list of defences or names; got {quote(defences)}", argument="defences")
+    parsed = [_as_defence(each) for each in defences]
+    if sum(isinstance(each, StatefulDefence) for each in parsed) + (model.detector is not None) > 1:
+        raise InputError("a model can have only one stateful defence", argument="defences")
+    for defence in reversed(parsed):
+        model = defence.protect(model)
+    return model
+
+
+def any_random(defences: Sequence[str]) -> bool:
+    """Return whether one of these defences makes any model random."""
+    return any(isinstance(each, InputDefence) and each.random for each in map(parse_defence, defences))
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Return everything about a defence: what it changes, whether it is random, its paper, presets and settings."""
+    if name not in DEFENCES:
+        raise unknown_name("there is no defence", name, "The defences are", DEFENCES)
+    defence = DEFENCES[name]
+    return {
+        "name": name,
+        "class": defence.__name__,
+        "summary": summary_of(defence),
+        "changes": _changes(defence),
+        "random": issubclass(defence, InputDefence) and defence.random,
+        "paper": defence.paper._asdict(),
+        "presets": describe_presets(defence.presets),
+        "settings": describe_settings(defence),
+    }
+
+
+def _as_defence(defence: Defence | str) -> Defence:
+    if isinstance(defence, str):
+        return parse_defence(defence)
+    if isinstance(defence, Defence):
+        return defence
+    raise InputError(f"a defence must be an instance of parsimon.defences.Defence or a name; got {quote(defence)}")
+
+
+def _changes(defence: type[Defence]) -> str:
+    if issubclass(defence, InputDefence):
+        return "images"
+    return "scores" if issubclass(defence, ScoreDefence) else "nothing"

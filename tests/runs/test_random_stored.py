@@ -1,0 +1,240 @@
+"""Stored runs of random models: killed, resumed, read back, and spread over workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import parsimon
+from bundled_images import Bundled
+from command import run, table_of
+from parsimon import runs
+
+Pixels = NDArray[np.float32]
+
+
+# Runs the command, and kills the process in the midst of it: after so many writes to the run file.
+KILLED = """
+import os, signal, sys
+from parsimon.runs.store import Store
+
+save, left = Store.save, [int(sys.argv.pop(1))]
+
+def save_and_die(self, *arguments, **named):
+    save(self, *arguments, **named)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Store.save = save_and_die
+from parsimon.cli import main
+main()
+"""
+
+DROPOUT = """
+import torch
+from torch import nn
+
+class Dropout(nn.Module):
+    def forward(self, values):
+        return nn.functional.dropout(values, RATE, training=RANDOM)
+
+RANDOM, RATE = True, 0.3
+
+def build():
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    hidden, last = nn.Linear(192, 64), nn.Linear(64, 10)
+    for layer in (hidden, last):
+        with torch.no_grad():
+            layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) / layer.in_features**0.5)
+            layer.bias.zero_()
+    return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), Dropout(), last)
+"""
+
+
+def command(folder: Path, *arguments: str) -> str:
+    ran = run(folder, *arguments, PYTHONPATH=str(folder), OMP_NUM_THREADS="1")
+    assert ran.returncode == 0, ran.stderr
+    return str(ran.stdout)
+
+
+def killed(folder: Path, writes: int, *arguments: str) -> None:
+    settings = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(writes), *arguments],
+        cwd=folder,
+        env=settings,
+        capture_output=True,
+        timeout=100,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+
+
+def store_dropout(folder: Path, rate: float = 0.3, seeds: tuple[int, ...] = (0,)) -> Pixels:
+    """Put a dropout network and images into a folder.
+
+    The labels are its classes without dropout; with several seeds, those of networks with these seeds in turn.
+    """
+    (folder / "dropped.py").write_text(DROPOUT.replace("0.3", str(rate)))
+    images = np.random.default_rng(3).random((12, 3, 8, 8), dtype=np.float32)
+    labels = np.empty(12, np.intp)
+    for number, seed in enumerate(seeds):
+        namespace: dict[str, Any] = {}
+        exec(DROPOUT.replace("manual_seed(0)", f"manual_seed({seed})"), namespace)
+        namespace["RANDOM"] = False
+        mine = slice(number, None, len(seeds))
+        labels[mine] = namespace["build"]()(torch.from_numpy(images[mine])).argmax(dim=1).numpy()
+    np.savez(folder / "data.npz", images=images, labels=labels)
+    return images
+
+
+class Noise:
+    """Runs of the bundled network behind noise, in one folder."""
+
+    def __init__(self, folder: Path, bundled: Bundled) -> None:
+        self.folder = folder
+        np.savez(folder / "data.npz", images=bundled.images, labels=bundled.labels)
+        command(folder, *self.arguments("whole"))
+
+    def arguments(self, out: str) -> list[str]:
+        return [
+            *("run", "--model", "robust", "--defence", "noise,sigma=0.02", "--random"),
+            *("--data", str(self.folder / "data.npz")),
+            *("--images", "5", "--budget", "60", "--draws", "15", "--eps", "8/255", "--batch-size", "8"),
+            *("--attack", "thrift", "--attack", "square", "--in-flight", "3", "--out", out),
+        ]
+
+    def same(self, out: str) -> bool:
+        return all(
+            (self.folder / out / name).read_bytes() == (self.folder / "whole" / name).read_bytes()
+            for name in ("results.csv", "table.md")
+        )
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory, bundled: Bundled) -> Noise:
+    return Noise(tmp_path_factory.mktemp("noise"), bundled)
+
+
+def test_the_command_attacks_a_defended_network(noise: Noise) -> None:
+    rows = table_of(noise.folder / "whole")
+    assert len(rows) == 10
+    assert all(0 < int(row["queries"]) <= 60 for row in rows)
+    assert {row["success"] for row in rows} == {"0", "1"}
+    found = runs.load(noise.folder / "whole")
+    for result in found.results.values():
+        assert all(outcome.draws == 15 for outcome in result.outcomes)
+        assert all(outcome.success == (outcome.errors > 7) for outcome in result.outcomes)
+
+
+@pytest.mark.parametrize(("writes", "workers"), [(7, None), (30, None), (20, "2")])
+def test_a_killed_run_behind_keyed_noise_is_resumed_to_the_same_bytes(
+    noise: Noise, writes: int, workers: str | None
+) -> None:
+    options = [] if workers is None else ["--workers", workers]
+    out = f"killed{writes}"
+    killed(noise.folder, writes, *noise.arguments(out), *options)
+    assert not (noise.folder / out / "results.csv").exists()
+    unfinished = runs.load(noise.folder / out)
+    assert unfinished.unfinished > 0
+    command(noise.folder, "resume", out, *options)
+    assert noise.same(out)
+
+
+def test_workers_give_the_same_bytes(noise: Noise) -> None:
+    command(noise.folder, *noise.arguments("workers"), "--workers", "2")
+    assert noise.same("workers")
+
+
+def test_a_stored_run_reads_back_its_draws(noise: Noise) -> None:
+    """What was stored is what the same run gives without a folder."""
+    found = runs.load(noise.folder / "whole")
+    data = np.load(noise.folder / "data.npz")
+    live = parsimon.attack(
+        "robust",
+        data["images"],
+        data["labels"],
+        8 / 255,
+        attack="square",
+        defence="noise,sigma=0.02",
+        stochastic=True,
+        draws=15,
+        budget=60,
+        at_most=5,
+    )
+    stored = found.results["Square"]
+    assert [replace(outcome, point=None) for outcome in stored.outcomes] == [
+        replace(outcome, point=None) for outcome in live.outcomes
+    ]
+    assert stored.clean.draws == live.clean.draws == 15
+    assert stored.clean.errors is not None
+    assert live.clean.errors is not None
+    assert stored.clean.errors.tolist() == live.clean.errors.tolist()
+    assert stored.clean.correct.tolist() == live.clean.correct.tolist()
+
+
+def test_a_killed_run_of_a_dropout_network_is_finished_with_the_clean_predictions_of_its_start(tmp_path: Path) -> None:
+    """Its draws cannot be repeated. All that is promised is that nothing is lost and nothing is charged twice."""
+    images = store_dropout(tmp_path)
+    arguments = [
+        *("run", "--model", "dropped:build", "--data", str(tmp_path / "data.npz"), "--random"),
+        *("--draws", "25", "--budget", "50"),
+        *("--attack", "square", "--eps", "0.05", "--images", "all", "--batch-size", "4", "--in-flight", "3"),
+    ]
+    killed(tmp_path, 25, *arguments, "--out", "run")
+    before = runs.load(tmp_path / "run")
+    begun = {outcome.index: outcome for outcome in before.first.outcomes if outcome.ended != "interrupted"}
+    assert before.unfinished
+    command(tmp_path, "resume", "run")
+    after = runs.load(tmp_path / "run")
+    clean, later = before.first.clean, after.first.clean
+    assert clean.errors is not None
+    assert later.errors is not None
+    assert 0 < clean.errors.sum() < 25 * len(images), "the network is random"
+    for name in ("predicted", "correct", "errors", "confidence"):
+        np.testing.assert_array_equal(getattr(later, name), getattr(clean, name))
+    found = {outcome.index: outcome for outcome in after.first.outcomes}
+    assert sorted(found) == np.flatnonzero(clean.correct).tolist()
+    assert {index: found[index] for index in begun} == begun, "what was finished stays as it was"
+    for outcome in found.values():
+        assert outcome.ended in ("success", "budget", "exhausted")
+        assert 0 < outcome.queries <= 50
+        assert outcome.draws == 25
+        assert outcome.success == (outcome.errors > 12)
+    assert after.first.counters.queries == sum(outcome.queries for outcome in found.values())
+
+
+def test_a_run_with_one_draw_per_image_can_be_resumed(tmp_path: Path) -> None:
+    store_dropout(tmp_path)
+    arguments = [
+        *("run", "--model", "dropped:build", "--data", str(tmp_path / "data.npz"), "--random"),
+        *("--draws", "1", "--budget", "40", "--attack", "square", "--eps", "0.05", "--images", "all"),
+    ]
+    killed(tmp_path, 2, *arguments, "--out", "run")
+    command(tmp_path, "resume", "run")
+
+
+def test_a_run_of_another_random_model_is_not_continued(tmp_path: Path) -> None:
+    """Both networks classify half of the images correctly, but other ones."""
+    store_dropout(tmp_path, 0.02, seeds=(0, 1))
+    arguments = [
+        *("run", "--model", "dropped:build", "--data", str(tmp_path / "data.npz"), "--random"),
+        *("--draws", "15", "--budget", "40"),
+        *("--attack", "square", "--eps", "0.05", "--images", "all", "--batch-size", "4", "--in-flight", "3"),
+    ]
+    killed(tmp_path, 4, *arguments, "--out", "run")
+    (tmp_path / "dropped.py").write_text(DROPOUT.replace("0.3", "0.02").replace("manual_seed(0)", "manual_seed(1)"))
+    ran = run(tmp_path, "resume", "run", PYTHONPATH=str(tmp_path))
+    assert ran.returncode == 2
+    assert "this run was begun with another model" in " ".join(ran.stderr.split())
