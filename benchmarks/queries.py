@@ -104,6 +104,7 @@ LABEL_BUDGET, LARGE_LABEL_BUDGET = 5000, 1000  # the latter on ImageNet
 SUCCESS_AT = (50, 100, 500, 1000, 5000)  # queries
 RADIUS_AT = 1000
 LARGEST_SMALL = 64  # side of an image that is not ImageNet's
+PARTS = ("contrast", "texture", "deduce", "rank", "combine")  # of Thrift, which a setting switches off
 
 
 def made_networks(folder: Path) -> dict[str, Setting]:
@@ -152,7 +153,7 @@ def rows(setting: Setting, parts: bool) -> dict[str, tuple[Attack, Loss | None]]
     if setting.fooled_by_pgd:  # the other preset is made for such networks
         del attacks["Square, imagenet"]
     if parts:
-        for part in ("contrast", "texture", "deduce", "rank"):
+        for part in PARTS:
             attacks[f"Thrift, {part}=false"] = replace(Thrift(), **{part: False}), None
         attacks["Parsimonious, cross-entropy"] = Parsimonious(), "cross-entropy"
     return attacks

@@ -21,7 +21,7 @@ from parsimon.core.threat import Threat
 from parsimon.core.types import Corner, Image
 from parsimon.data.cifar10 import CLASSES
 from parsimon.models import as_model
-from parsimon.report.style import INK, MUTED, PAGE, RULE, blank, marks, save, styled, thousands
+from parsimon.report.style import INK, MUTED, RULE, blank, marks, save, styled, thousands
 from parsimon.setsearch import Found, Mask, Phase, SetSearch
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ IMAGE = 30  # of the bundled ones: it withstands until the blocks are single pix
 BUDGET = 6000
 LAZY_IMAGES = 8
 
+_WIDTH = 4.4  # inches: narrow, so that the text can be read on a phone
+_MOMENTS = 4  # of the attack that unfolds
 _BATCH = 8
 _FROM = 64  # queries: the first mini-batch, before which little happens
 _LEVELS = {4: "#E8E8E8", 2: "#F4F4F4", 1: "#FFFFFF"}  # behind the curve, by the side of the blocks
@@ -96,7 +98,7 @@ def working_sets(told: list[JournalEntry]) -> Iterator[Frame]:
 def hierarchy(attack: Unfolded) -> Figure:
     """Draw the image and the set found on each level of blocks."""
     levels = {frame.grid.block: frame for frame in attack.frames}  # the last frame of each
-    figure = blank(PAGE, PAGE / 4 + 0.42)
+    figure = blank(_WIDTH, _WIDTH / 4 + 0.3)
     axes = figure.subplots(1, 1 + len(levels))
     show(axes[0], attack.image, "the image", f"{attack.before}, 32 x 32 x 3")
     for axis, (block, frame) in zip(axes[1:], levels.items(), strict=True):
@@ -114,8 +116,8 @@ def unfolding(attack: Unfolded) -> Figure:
     """Draw the loss against queries, and the working set at some moments."""
     from matplotlib.gridspec import GridSpec
 
-    moments = chosen(attack.frames, 6)
-    figure = blank(PAGE, 4.3)
+    moments = chosen(attack.frames, _MOMENTS)
+    figure = blank(_WIDTH, 4.0)
     grid = GridSpec(3, len(moments), figure, height_ratios=[1.7, 1, 1])
     curve = figure.add_subplot(grid[0, :])
     draw_levels(curve, attack.frames)
@@ -125,6 +127,7 @@ def unfolding(attack: Unfolded) -> Figure:
     curve.plot([each.queries for each in moments], [each.loss for each in moments], "o", color=mark.colour)
     curve.set(xlabel="queries", ylabel="loss", xscale="log", xlim=(_FROM / 2, queries[-1] * 1.05))
     curve.xaxis.set_major_formatter(thousands)
+    curve.margins(y=0.16)
     curve.grid(visible=False)
     for column, frame in enumerate(moments):
         last = frame is attack.frames[-1]
@@ -178,11 +181,11 @@ def perturbation(attack: Unfolded, frame: Frame) -> NDArray[np.floating]:
 class Phases(NamedTuple):
     """One phase of insertion into a mini-batch, lazily and naively."""
 
-    lazy: list[int]  # values asked for, at each adoption
+    lazy: list[int]  # queries so far, at each insertion
     naive: list[int]
     lazy_value: float
     naive_value: float
-    again: int  # bounds that were asked for again
+    again: int  # bounds that were queried again
     above: int  # of those, how many were above their bound, against submodularity
 
 
@@ -253,8 +256,8 @@ def counted(
 @styled
 def lazy(phases: list[Phases]) -> Figure:
     """Draw the queries of lazy and naive insertion, for one image and for several."""
-    figure = blank(PAGE, 2.3)
-    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
+    figure = blank(_WIDTH, 2.1)
+    left, right = figure.subplots(1, 2, width_ratios=[1.3, 1])
     look = marks(["Parsimonious", "Bandits"])
     colours = {"lazy": look["Parsimonious"].colour, "naive": look["Bandits"].colour}
     for name, colour in colours.items():
@@ -263,13 +266,11 @@ def lazy(phases: list[Phases]) -> Figure:
         left.annotate(
             f"{name}: {asked[-1]:,}", (len(asked), asked[-1]), (-4, 4), textcoords="offset points", ha="right"
         )
-    left.set(xlabel="blocks inserted", ylabel="values asked for", ylim=(0, phases[0].naive[-1] * 1.15), xlim=(0, None))
+    left.set(xlabel="blocks inserted", ylabel="queries", ylim=(0, phases[0].naive[-1] * 1.15), xlim=(0, None))
     places = np.arange(len(phases))
     for shift, (name, colour) in zip((-0.2, 0.2), colours.items(), strict=True):
         right.bar(places + shift, [getattr(each, name)[-1] for each in phases], 0.4, color=colour, label=name)
-    right.set(
-        xlabel="image", ylabel="values asked for", xticks=places, xticklabels=[str(place + 1) for place in places]
-    )
+    right.set(xlabel="image", ylabel="queries", xticks=places, xticklabels=[str(place + 1) for place in places])
     right.legend(loc="upper right", ncols=2)
     right.set_ylim(0, max(each.naive[-1] for each in phases) * 1.2)
     return figure

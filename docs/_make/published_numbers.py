@@ -10,6 +10,7 @@ with the output of this script.
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,21 +29,28 @@ HERE = Path(__file__).parent
 OURS, PAGE = HERE / "published.toml", HERE.parent / "published.md"
 
 _COLUMNS = {"success": "success, %", "mean": "mean", "median": "median", "on_nes": "on NES's"}
-_NOT_RUN = "not run here"
+_SETTING = re.compile(r", (\w+)=([\d.]+)")
 _HEAD = """\
 # Published numbers beside ours
 
-Every number of the paper, and what parsimon measured of it, with what was run. `docs/_make/published_numbers.py` writes
-this page from the experiment files and from stored runs.
+Every number of the paper ([Moon, An and Song 2019](https://arxiv.org/abs/1905.06635)), beside what parsimon measured.
 
-**Read the scale first.** The paper's networks and numbers of images want a GPU for days. Only Table 1 and Figure 1 were
-run here on hundreds of images, on a smaller network, adversarially trained too; all of ImageNet is a first look at a
-few images, whose intervals say how little that is. What was not run says so. `parsimon reproduce NAME` runs an exhibit
-at any scale, the paper's included: [Reproduce the paper](guides/reproduce.md).
+**Read the scale first.** The paper's networks and numbers of images need a GPU for days. Here, only Table 1 and Figure
+1 were run on hundreds of images, on a smaller network with adversarial training. The ImageNet tables are a first look
+at a few images, and their intervals are wide. To run a table or figure at any scale, the paper's included:
+[Reproduce the paper](guides/reproduce.md).
 
-In each pair of columns: **ours**, then the paper's. Success with its 95 % interval; mean and median queries of the
-successes; on NES's: mean queries over the images that NES fooled too. Ours ends at a success, PGD too; the paper counts
-all of PGD's steps.
+In each table, the columns that begin with *paper* are the paper's. The others are parsimon's. An empty cell means: no
+success, or not reported.
+
+| column | meaning |
+|---|---|
+| success, % | share of the attacked images that were fooled |
+| 95 % | Wilson interval of that share |
+| mean, median | queries of the successes |
+| on NES's | mean queries over the images that NES fooled too |
+
+An attack of parsimon ends at its first success, PGD too. The paper counts all steps of PGD.
 """
 
 
@@ -69,94 +77,105 @@ def page(ours: dict[str, Any]) -> str:
                 parts += _run(run, ours.get(run.name), ours["notes"].get(run.name))
     drawn = [each.title for each in known.values() if each.shows in ("curves", "examples", "bands")]
     parts.append("## Figures without numbers\n")
-    parts.append("Pictures of the runs above, which `parsimon reproduce` draws:\n")
+    parts.append("`parsimon reproduce` draws these from the runs above:\n")
     parts += [f"- {title}" for title in drawn]
     parts += ["", *_elsewhere(ours["elsewhere"])]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _run(run: PlannedRun, ours: list[dict[str, Any]] | None, note: str | None) -> Iterator[str]:
-    yield f"{run.title}. The paper: {run.network}, {run.protocol.images:,} images, {run.protocol.budget:,} queries.\n"
+    protocol = run.protocol
+    yield f"**{run.title}**\n"
+    yield from _conditions(run, ours or [], protocol.budget)
     if note is not None:
         yield f"{note}\n"
     if ours is None:
-        yield f"Ours: {_NOT_RUN}. The full protocol is about {run.queries:,} queries of that network.\n"
-        yield from _table(run, {"fooled": {}})
+        yield f"Not run here: the full protocol takes about {run.queries:,} queries.\n"
+        yield from _table(run, None)
         return
     for measured in ours:
-        yield f"Ours: {_conditions(measured)}, {measured['budget']:,} queries.\n"
+        if len(ours) > 1:
+            yield f"On `{measured['model']}`:\n"
         yield from _table(run, measured)
 
 
-def _conditions(measured: dict[str, Any]) -> str:
-    return f"{measured['model']} on {measured['data']}, {measured['images']:,} images"
-
-
-def _table(run: PlannedRun, measured: dict[str, Any]) -> Iterator[str]:
-    paper = dict(zip(attack_rows(run.spec.attacks), run.paper, strict=True))
-    ours = measured.get("attacks", {})
-    theirs = [*paper.values(), *run.reported.values()]
-    shown = [
-        number
-        for number in _COLUMNS
-        if any(getattr(each, number) is not None for each in theirs) or any(number in each for each in ours.values())
-    ] or ["success"]
-    headers = [column for number in shown for column in (_COLUMNS[number], "paper")]
-    yield f"| attack | {' | '.join(headers)} |"
-    yield "|---|" + "--:|" * len(headers)
-    for name, published in paper.items():
-        yield _row(label(name), shown, _ours(ours.get(name), measured.get("images", 0)), published)
-    for source, published in run.reported.items():
-        yield _row(source, shown, {}, published)
+def _conditions(run: PlannedRun, ours: list[dict[str, Any]], budget: int | None) -> Iterator[str]:
+    yield "| run | network | images | budget |"
+    yield "|---|---|--:|--:|"
+    yield f"| paper | {run.network} | {run.protocol.images:,} | {'' if budget is None else f'{budget:,}'} |"
+    for each in ours:
+        limit = f"{each['budget']:,}" if "budget" in each else ""
+        yield f"| parsimon | `{each['model']}` | {each['images']:,} | {limit} |"
     yield ""
 
 
-def _row(name: str, shown: list[str], ours: dict[str, str], published: Published) -> str:
-    cells = []
-    for number in shown:
-        value = getattr(published, number)
-        cells += [ours.get(number, ""), "" if value is None else f"{value:,g}"]
-    return f"| {name} | {' | '.join(cells)} |"
+def _table(run: PlannedRun, measured: dict[str, Any] | None) -> Iterator[str]:
+    """Yield a row per attack. A number has a column for parsimon, if it was measured, and one for the paper."""
+    paper = dict(zip(attack_rows(run.spec.attacks), run.paper, strict=True))
+    rows = {label(name): (_ours(measured, name), _paper(published)) for name, published in paper.items()}
+    rows |= {source: ({}, _paper(published)) for source, published in run.reported.items()}
+    columns: dict[str, str] = {}
+    for number, title in _COLUMNS.items():
+        titles = {number: title, f"{number} 95": "95 %", f"paper {number}": f"paper: {title}"}
+        filled = [key for key in titles if any(key in ours or key in theirs for ours, theirs in rows.values())]
+        columns |= {key: titles[key] for key in filled}
+    settings = list(dict.fromkeys(key for name in rows for key, _ in _SETTING.findall(name)))
+    yield f"| attack | {' | '.join([*(f'`{each}`' for each in settings), *columns.values()])} |"
+    yield "|---|" + "--:|" * (len(settings) + len(columns))
+    for name, (ours, theirs) in rows.items():
+        cells = {**dict.fromkeys([*settings, *columns], ""), **dict(_SETTING.findall(name)), **ours, **theirs}
+        yield f"| {_SETTING.sub('', name)} | {' | '.join(cells[key] for key in [*settings, *columns])} |"
+    yield ""
 
 
-def _ours(mine: dict[str, Any] | None, images: int) -> dict[str, str]:
-    if mine is None:
-        return {"success": _NOT_RUN}
-    rate, (low, high) = mine["fooled"] / images, wilson_interval(mine["fooled"], images)
-    cells = {"success": f"**{100 * rate:.1f}** ({100 * low:.1f} to {100 * high:.1f})"}
+def _paper(published: Published) -> dict[str, str]:
+    numbers = {number: getattr(published, number) for number in _COLUMNS}
+    return {f"paper {number}": f"{value:,g}" for number, value in numbers.items() if value is not None}
+
+
+def _ours(measured: dict[str, Any] | None, name: str) -> dict[str, str]:
+    if measured is None or name not in measured["attacks"]:
+        return {}
+    mine, images = measured["attacks"][name], measured["images"]
+    low, high = wilson_interval(mine["fooled"], images)
+    cells = {"success": f"{100 * mine['fooled'] / images:.1f}", "success 95": f"{100 * low:.1f} to {100 * high:.1f}"}
     for number in ("mean", "median", "on_nes"):
-        cells[number] = f"**{mine[number]:,.{1 if mine[number] < 1000 else 0}f}**" if number in mine else "-"
+        if number in mine:
+            cells[number] = f"{mine[number]:,.{1 if mine[number] < 1000 else 0}f}".removesuffix(".0")
     return cells
 
 
 def _bars(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
-    yield "The share of pixels that PGD changes by so much, in %. The paper, whose axis is broken, so that its bars are"
-    yield f"read off their labels: {run.network}, {run.protocol.images:,} images. Ours: {_conditions(ours)}.\n"
+    yield "The share of pixels that PGD changes by each amount. The paper breaks its axis, so its numbers are read off"
+    yield "the labels of its bars.\n"
+    yield from _conditions(run, [ours], None)
+    yield "| change, of 255 | parsimon, % | paper, % |"
+    yield "|--:|--:|--:|"
     steps = range(-(len(exhibit.bars) - 1), len(exhibit.bars), 2)
-    yield "| change, of 255 | " + " | ".join(map(str, steps)) + " |"
-    yield "|---|" + "--:|" * len(exhibit.bars)
-    yield "| ours | " + " | ".join(f"**{share:.2f}**" for share in ours["bars"]) + " |"
-    yield "| paper | " + " | ".join(f"{share:.2f}" for share in exhibit.bars) + " |\n"
+    for step, mine, theirs in zip(steps, ours["bars"], exhibit.bars, strict=True):
+        yield f"| {step} | {mine:.2f} | {theirs:.2f} |"
+    yield ""
 
 
 def _differences(exhibit: Exhibit, ours: dict[str, Any]) -> Iterator[str]:
     (run,) = exhibit.runs
-    yield "The loss that each search reaches, minus PGD's. The paper has a picture: greedy insertion near PGD, local"
-    yield f"search slightly above ({run.network}, {run.protocol.images:,} images). Ours: {_conditions(ours)}.\n"
-    yield "| search | mean | lowest | highest | above PGD | queries per image |"
+    yield "The loss that each search reaches, minus that of PGD. The paper has only a picture: greedy insertion is near"
+    yield "PGD, and local search slightly above.\n"
+    yield from _conditions(run, [ours], None)
+    yield "| search | mean | lowest | highest | above PGD, % of images | queries per image |"
     yield "|---|--:|--:|--:|--:|--:|"
     for name, row in ours["searches"].items():
-        numbers = [f"**{row[key]:+.3f}**" for key in ("mean", "lowest", "highest")]
-        yield f"| {name} | {' | '.join(numbers)} | **{row['above']} %** | **{row['queries']:,}** |"
+        numbers = [f"{row[key]:+.3f}" for key in ("mean", "lowest", "highest")]
+        yield f"| {name} | {' | '.join(numbers)} | {row['above']} | {row['queries']:,} |"
     yield ""
 
 
 def _elsewhere(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "## Later attacks, as published elsewhere\n"
-    yield "ImageNet, untargeted, eps 0.05, at most 10,000 queries: headline results of later papers."
-    yield f"{_NOT_RUN.capitalize()} at that scale; the same attacks on the bundled network are in"
-    yield "[the paper's table beside ours](rivals.md#their-successors).\n"
+    yield "Results of later papers on ImageNet: untargeted, eps 0.05, at most 10,000 queries. They were not run here at"
+    yield "that scale. [The paper's table beside ours](rivals.md#their-successors) has these attacks on the bundled"
+    yield "network.\n"
     yield "| network | attack | success, % | mean | median |"
     yield "|---|---|--:|--:|--:|"
     for row in rows:

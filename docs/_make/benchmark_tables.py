@@ -1,0 +1,346 @@
+"""Write the tables of docs/benchmarks.md, and of two other pages, from benchmarks/results/*.csv.
+
+python docs/_make/benchmark_tables.py
+
+A test compares the pages with the files.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PAGES = (PAGE, ROOT / "docs" / "decisions" / "0007-thrift.md", ROOT / "docs" / "research" / "engine.md")
+
+_MARKED = re.compile(
+    r"(<!-- (?P<name>[^\n:]+): made by docs/_make/benchmark_tables.py -->).*?(<!-- end -->)", re.DOTALL
+)
+
+Row = dict[str, str]
+Cell = str | Callable[[Row], str]  # a column of the file, or a function of the row
+
+
+def page(path: Path = PAGE) -> str:
+    """Return a page with fresh tables between its markers."""
+
+    def filled(block: re.Match[str]) -> str:
+        return "\n".join([block[1], "", *TABLES[block["name"]](), "", block[3]])
+
+    return _MARKED.sub(filled, path.read_text())
+
+
+def read(name: str) -> list[Row]:
+    """Return the rows of a file of results."""
+    return list(csv.DictReader((RESULTS / f"{name}.csv").read_text().splitlines()))
+
+
+def table(rows: list[Row], columns: dict[str, Cell], text: tuple[str, ...] = ()) -> list[str]:
+    """Return a table; the first column, and those that `text` names, are aligned to the left."""
+    left = {next(iter(columns)), *text}
+    lines = [f"| {' | '.join(columns)} |", "|" + "|".join("---" if title in left else "--:" for title in columns) + "|"]
+    for row in rows:
+        cells = (row[cell] if isinstance(cell, str) else cell(row) for cell in columns.values())
+        lines.append(f"| {' | '.join(map(_shown, cells))} |")
+    return lines
+
+
+def between(low: str, high: str) -> Callable[[Row], str]:
+    """Return a cell with an interval."""
+    return lambda row: f"{_shown(row[low])} to {_shown(row[high])}"
+
+
+def _shown(cell: str) -> str:
+    """Return a cell with separators of thousands."""
+    return f"{int(cell):,}" if cell.isdigit() else cell
+
+
+INTERVAL = between("ratio_low", "ratio_high")
+
+
+def queries(role: str) -> list[str]:
+    """Return the networks of a role, sorted by their ratio."""
+    rows = [row for row in read("queries") if row["role"] == role]
+    columns: dict[str, Cell] = {
+        "network": "network",
+        "architecture": "architecture",
+        "data": "data",
+        "eps": "eps",
+        "images fooled": "fooled",
+        "Thrift": "thrift_mean",
+        "best rival": "rival_mean",
+        "which": "best_rival",
+        "ratio": "ratio",
+        "95 %": INTERVAL,
+    }
+    return table(sorted(rows, key=lambda row: float(row["ratio"])), columns, ("architecture", "data", "which"))
+
+
+def medians() -> list[str]:
+    """Return medians and successes on all networks."""
+    columns: dict[str, Cell] = {
+        "network": "network",
+        "Thrift, median": "thrift_median",
+        "lowest median of a rival": "rival_median",
+        "Thrift, success in %": "thrift_success",
+        "highest success of a rival": "rival_success",
+    }
+    return table(sorted(read("queries"), key=lambda row: row["role"], reverse=True), columns)
+
+
+def targeted() -> list[str]:
+    columns: dict[str, Cell] = {
+        "network": "network",
+        "images": "images",
+        "Thrift": "thrift_mean",
+        "best rival": "rival_mean",
+        "which": "best_rival",
+        "ratio": "ratio",
+        "95 %": INTERVAL,
+        "Thrift, success in %": "thrift_success",
+        "highest success of a rival": "rival_success",
+    }
+    return table(read("queries-targeted"), columns, ("which",))
+
+
+def labels() -> list[str]:
+    columns: dict[str, Cell] = {
+        "network": "network",
+        "eps": "eps",
+        "budget": "budget",
+        "images fooled": "fooled",
+        "Haggle": "haggle_mean",
+        "best rival": "rival_mean",
+        "which": "best_rival",
+        "ratio": "ratio",
+        "95 %": INTERVAL,
+        "over Thrift": "price",
+        "95 % of it": between("price_low", "price_high"),
+    }
+    return table(read("labels"), columns, ("which",))
+
+
+def labels_success() -> list[str]:
+    """Return a row per network, with the share of images that Haggle and its rival fooled within some queries."""
+    rows: dict[str, Row] = {}
+    columns: dict[str, Cell] = {"network": "network"}
+    for row in read("labels-success"):
+        queries = row["queries"]
+        if queries in ("50", "100", "1000"):
+            columns |= {
+                f"Haggle, {_shown(queries)}": f"haggle {queries}",
+                f"rival, {_shown(queries)}": f"rival {queries}",
+            }
+            cells = {f"haggle {queries}": row["haggle"], f"rival {queries}": row["best_rival"]}
+            rows.setdefault(row["network"], {"network": row["network"]}).update(cells)
+    return table(list(rows.values()), columns)
+
+
+def throughput() -> list[str]:
+    """Return a row per implementation, with the least and the most seconds of its runs on the EPYC."""
+    rows = [row for row in read("throughput") if row["machine"] == "EPYC"]
+    kinds = ("attack", "implementation", "model")
+    found = []
+    for _, same in groupby(rows, key=lambda row: [row[kind] for kind in kinds]):
+        runs = sorted(same, key=lambda row: float(row["seconds"]))
+        found.append({**runs[0], "runs": str(len(runs)), "most": runs[-1]["seconds"]})
+    columns: dict[str, Cell] = {
+        "attack": "attack",
+        "implementation": "implementation",
+        "model": "model",
+        "queries": "queries",
+        "fooled": "fooled",
+        "runs": "runs",
+        "seconds, least": "seconds",
+        "most": "most",
+    }
+    return table(found, columns, ("implementation", "model"))
+
+
+def throughput_ratios() -> list[str]:
+    columns: dict[str, Cell] = {
+        "against": "against",
+        "same torch module, least": "torch_low",
+        "same torch module, most": "torch_high",
+        "ONNX file, least": "onnx_low",
+        "ONNX file, most": "onnx_high",
+    }
+    return table(read("throughput-ratios"), columns)
+
+
+def throughput_loop() -> list[str]:
+    columns: dict[str, Cell] = {
+        "machine": "machine",
+        "images": "images",
+        "loop, one thread": "loop_one_thread",
+        "loop, both cores": "loop_both_cores",
+        "parsimon, both cores": "parsimon_both_cores",
+        "parsimon, two workers": "parsimon_two_workers",
+    }
+    return table(read("throughput-loop"), columns)
+
+
+def overhead() -> list[str]:
+    columns: dict[str, Cell] = {
+        "attack": "attack",
+        "network": "network",
+        "machine": "machine",
+        "threads": "threads",
+        "bare, ms per image": "bare_ms",
+        "ratio": "ratio",
+        "range": INTERVAL,
+    }
+    return table(read("overhead"), columns, ("network", "machine"))
+
+
+def accelerators() -> list[str]:
+    columns: dict[str, Cell] = {
+        "attack": "attack",
+        "engine, µs per query": "engine_us",
+        "100 µs: wall time, median": "wall_100_median",
+        "100 µs: undisturbed": "undisturbed_100",
+        "30 µs: undisturbed": "undisturbed_30",
+    }
+    return table(read("accelerators"), columns)
+
+
+def memory() -> list[str]:
+    return table(
+        read("memory"), {"attack": "attack", "images": "images", "queries": "queries", "peak, GiB": "peak_gib"}
+    )
+
+
+def growth() -> list[str]:
+    """Return the cost of a query by the number of images, and by their size."""
+    columns: dict[str, Cell] = {"images of 32 x 32": "images", "Parsimonious, µs per query": "us_per_query"}
+    return table(read("growth-images"), columns)
+
+
+def growth_size() -> list[str]:
+    def parsimonious(row: Row) -> str:
+        low, high = row["parsimonious_us_low"], row["parsimonious_us_high"]
+        return low if low == high else f"{low} to {high}"
+
+    columns: dict[str, Cell] = {
+        "image": lambda row: "{0} x {0}".format(row["side"]),
+        "Parsimonious, µs per query": parsimonious,
+        "Thrift, µs per query": "thrift_us",
+        "one copy, µs": "copy_us",
+    }
+    return table(read("growth-size"), columns)
+
+
+def store() -> list[str]:
+    columns: dict[str, Cell] = {
+        "attack": "attack",
+        "queries": "queries",
+        "share of the time, %": "share_percent",
+        "ms per model call": "ms_per_call",
+        "folder, kB": "folder_kb",
+        "bytes per success": "bytes_per_success",
+    }
+    return table(read("store"), columns)
+
+
+def servers() -> list[str]:
+    columns: dict[str, Cell] = {
+        "server": "server",
+        "protocol": "protocol",
+        "wall time, ratio": "wall_ratio",
+        "processor time, ratio": "processor_ratio",
+        "requests": "requests",
+        "faults": "faults",
+    }
+    return table(read("servers"), columns, ("protocol",))
+
+
+def workers() -> list[str]:
+    columns: dict[str, Cell] = {
+        "workers": "backend",
+        "one, queries per second": "one_worker",
+        "two, queries per second": "two_workers",
+        "times": "times",
+        "bare model calls in two processes": "bare_times",
+    }
+    return table(read("workers"), columns)
+
+
+def workers_cost() -> list[str]:
+    columns: dict[str, Cell] = {
+        "what": lambda row: f"{row['cost']}, {row['unit']}",
+        "processes": "processes",
+        "Ray": "ray",
+    }
+    return table(read("workers-cost"), columns)
+
+
+def square() -> list[str]:
+    columns: dict[str, Cell] = {
+        "implementation": "implementation",
+        "success, %": "success",
+        "range": between("success_low", "success_high"),
+        "mean queries": "mean",
+        "range of it": between("mean_low", "mean_high"),
+        "median": "median",
+        "its range": between("median_low", "median_high"),
+    }
+    return table(read("square-peers"), columns)
+
+
+def hopskipjump() -> list[str]:
+    """Return the share of fooled images by implementation, a column per number of queries."""
+    rows = []
+    for name, own in groupby(read("hopskipjump-peers"), key=lambda row: row["implementation"]):
+        rows.append({"implementation": name, **{row["queries"]: row["fooled"] for row in own}})
+    columns: dict[str, Cell] = {"% fooled within": "implementation"}
+    columns |= {f"{int(name):,} queries": name for name in rows[0] if name != "implementation"}
+    return table(rows, columns)
+
+
+def ablation(network: str) -> list[str]:
+    """Return a row per part of Thrift that is switched off."""
+    columns: dict[str, Cell] = {
+        "": lambda row: f"`{row['without']}=false`" if row["without"] else "Thrift",
+        "mean queries": "mean",
+        "ratio": "ratio",
+        "95 %": lambda row: INTERVAL(row) if row["ratio"] else "",
+        "median": "median",
+        "success, %": "success",
+    }
+    return table([row for row in read("thrift-ablation") if row["network"] == network], columns)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "held-out": lambda: queries("held-out"),
+    "development": lambda: queries("development"),
+    "medians": medians,
+    "targeted": targeted,
+    "labels": labels,
+    "labels-success": labels_success,
+    "throughput": throughput,
+    "throughput-ratios": throughput_ratios,
+    "throughput-loop": throughput_loop,
+    "overhead": overhead,
+    "accelerators": accelerators,
+    "memory": memory,
+    "growth": growth,
+    "growth-size": growth_size,
+    "store": store,
+    "servers": servers,
+    "workers": workers,
+    "workers-cost": workers_cost,
+    "square": square,
+    "hopskipjump": hopskipjump,
+    "ablation, robust": lambda: ablation("robust"),
+    "ablation, standard": lambda: ablation("standard"),
+}
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(page(path))

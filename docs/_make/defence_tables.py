@@ -1,0 +1,99 @@
+"""Write the tables of docs/guides/defences.md from benchmarks/defences.csv. A test compares the page with them.
+
+python docs/_make/defence_tables.py
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE, CSV = ROOT / "docs" / "guides" / "defences.md", ROOT / "benchmarks" / "defences.csv"
+
+_NONE, _UNAWARE, _TOGETHER = "no defence", "unaware of it", "(all)"
+
+Row = dict[str, str]
+
+
+def page() -> str:
+    """Return the page with fresh tables between its markers."""
+    text = PAGE.read_text()
+    rows = list(csv.DictReader(CSV.read_text().splitlines()))
+    for network in dict.fromkeys(row["network"] for row in rows):
+        own = [row for row in rows if row["network"] == network]
+        text = _filled(text, network, accuracies(own))
+        text = _filled(text, f"{network} detector", detections(own))
+    return text
+
+
+def accuracies(rows: list[Row]) -> list[str]:
+    """Return a row per defence: what each attacker leaves, and what all of them together leave.
+
+    An attacker who knows a defence may ignore it. So the last number counts the others, too.
+    """
+    lines = [
+        "| defence | clean | Thrift | Square | aware | aware attacker | all attackers | 95 % interval |",
+        "|---|--:|--:|--:|--:|---|--:|--:|",
+    ]
+    first = rows[0]["defence"]
+    *each, together = [row for row in rows if row["defence"] == first and row["attacker"] == _NONE]
+    cells = (_percent(each[0]["clean_accuracy"]), *map(_robust, each), "", "", *_total(together))
+    lines.append(f"| none | {' | '.join(cells)} |")
+    for defence in dict.fromkeys(row["defence"] for row in rows):
+        *behind, together = [row for row in rows if row["defence"] == defence and row["attacker"] != _NONE]
+        assert together["attack"] == _TOGETHER, "the last row of a defence is about all attackers"
+        thrift, square = (row for row in behind if row["attacker"] == _UNAWARE)
+        aware = min((row for row in behind if row["attacker"] != _UNAWARE), key=_left)
+        cells = (
+            f"`{defence}`",
+            _percent(thrift["clean_accuracy"]),
+            *map(_robust, (thrift, square, aware)),
+            f"{aware['attack']}, {aware['attacker']}",
+            *_total(together),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def detections(rows: list[Row]) -> list[str]:
+    """Return a row per attack that a detector watched."""
+    lines = [
+        "| attack | attacks flagged, % | first flag | fooled before a flag | cost |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        if row["attacks_flagged"]:
+            flag = f"{float(row['median_first_flag']):g}" if row["median_first_flag"] else "-"
+            cells = (row["attack"], _percent(row["attacks_flagged"]), flag, row["fooled_unflagged"])
+            lines.append(f"| {' | '.join(cells)} | {float(row['mean_cost']):,.0f} |")
+    return lines
+
+
+def _left(row: Row) -> tuple[float, float]:
+    """Order attackers by what they leave, and equal ones by their queries."""
+    return float(row["robust_accuracy"]), float(row["mean_of_all"])
+
+
+def _robust(row: Row) -> str:
+    return _percent(row["robust_accuracy"])
+
+
+def _total(row: Row) -> tuple[str, str]:
+    """Return what several attackers together leave, and its interval."""
+    return f"**{_robust(row)}**", f"{_percent(row['robust_low'])} to {_percent(row['robust_high'])}"
+
+
+def _percent(share: str) -> str:
+    return f"{100 * float(share):.1f}"
+
+
+def _filled(text: str, name: str, lines: list[str]) -> str:
+    begin, end = f"<!-- {name}: made by docs/_make/defence_tables.py -->", "<!-- end -->"
+    pattern = re.escape(begin) + r".*?" + re.escape(end)
+    return re.sub(pattern, "\n".join([begin, "", *lines, "", end]), text, count=1, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
