@@ -1,4 +1,4 @@
-"""Attack a torch module: three lines, and what the result holds."""
+"""Attack a torch module in three lines, and check the adversarial images."""
 
 import torch
 
@@ -13,6 +13,6 @@ print(result)
 
 for index in result.success.nonzero()[0]:
     with torch.no_grad():
-        seen = int(model(torch.from_numpy(result.adversarial[index : index + 1])).argmax())
-    print(f"image {index}: class {labels[index]} is seen as {seen} after {result.queries[index]} queries")
-    assert seen != labels[index]
+        predicted = int(model(torch.from_numpy(result.adversarial[index : index + 1])).argmax())
+    print(f"image {index}: class {labels[index]} becomes {predicted} after {result.queries[index]} queries")
+    assert predicted != labels[index]

@@ -1,4 +1,4 @@
-"""Several attacks on the same images, counted one way, and whether their difference is more than chance."""
+"""Compare three attacks on the same images, and test whether they differ by more than chance."""
 
 import parsimon
 from parsimon import zoo
@@ -10,4 +10,4 @@ comparison = parsimon.compare(
 print(comparison)
 
 for name, pair in comparison.paired().items():
-    print(f"Parsimonious alone fooled {pair.only_a}, {name} alone {pair.only_b}: p = {pair.success_p:.2f}")
+    print(f"fooled by Parsimonious only: {pair.only_a}, by {name} only: {pair.only_b}, p = {pair.success_p:.2f}")

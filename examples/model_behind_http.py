@@ -1,4 +1,4 @@
-"""A model behind an HTTP endpoint with a format of its own: one exchange is all that has to be written."""
+"""Attack a model behind an HTTP endpoint with its own format. You write one function: `classify`."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ network = as_model("standard")
 
 
 class Service(BaseHTTPRequestHandler):
-    """Stands in for a service of yours."""
+    """A stand-in for your service."""
 
     protocol_version = "HTTP/1.1"
 

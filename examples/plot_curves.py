@@ -1,4 +1,4 @@
-"""Success against queries, for a paper: one figure, with bands, as PDF."""
+"""Draw success against queries with confidence bands, and save the figure as PDF for a paper."""
 
 import parsimon
 from parsimon import zoo

@@ -1,4 +1,4 @@
-"""A targeted attack: every picture is to be seen as a ship, and a ship as an airplane."""
+"""Run a targeted attack: every image should become a ship, and every ship an airplane."""
 
 import numpy as np
 
@@ -14,7 +14,6 @@ result = parsimon.attack("standard", images[:5], labels[:5], eps=16 / 255, targe
 print(result)
 for outcome in result.outcomes:
     if outcome.predicted is not None:
-        print(
-            f"{CLASSES[labels[outcome.index]]} is seen as {CLASSES[outcome.predicted]}, {outcome.confidence:.0%} sure"
-        )
+        before, after = CLASSES[labels[outcome.index]], CLASSES[outcome.predicted]
+        print(f"{before} becomes {after}, with confidence {outcome.confidence:.0%}")
         assert outcome.predicted == targets[outcome.index]

@@ -1,4 +1,4 @@
-"""A run that is interrupted, and goes on where it was: no answered query is asked again, and the result is the same."""
+"""Kill a run and resume it: no stored query is repeated, and the result is the same."""
 
 import os
 import signal

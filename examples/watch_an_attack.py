@@ -1,4 +1,4 @@
-"""Watch an attack: an attack is a generator, so another one can stand in between and note what is asked and told."""
+"""Watch an attack: wrap its generator in another one that records each ask and the losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsimon.core.types import Corners, ImageContext, Search
 
 
 class JournalEntry(NamedTuple):
-    """One question of an attack on corners, and its answer."""
+    """One ask for corners, and their losses."""
 
     asked: Corners
     loss: np.ndarray
@@ -21,7 +21,10 @@ class JournalEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Watched(parsimon.Attack):
-    """The same questions as `inner`, written down. The engine keeps the last answer to itself if it is a success."""
+    """Run the attack `inner`, and record its asks. The last one is missing if it ends in a success.
+
+    The engine then stops the search, and does not send the losses.
+    """
 
     inner: parsimon.Attack
     told: list[JournalEntry] = field(default_factory=list, compare=False, repr=False)
@@ -43,9 +46,9 @@ def main() -> None:
     images, labels = zoo.images()
     watched = Watched(parsimon.Parsimonious())
     result = parsimon.attack("robust", images[1:2], labels[1:2], eps=8 / 255, attack=watched, budget=400)
-    print(f"{result.queries[0]} queries, in {len(watched.told)} questions")
+    print(f"{result.queries[0]} queries, in {len(watched.told)} recorded asks")
     for asked, loss in watched.told[:8]:
-        print(f"blocks of {asked.grid.block}, {asked.size:3} corners, the best of them {loss.max():.3f}")
+        print(f"blocks of {asked.grid.block}, {asked.size:3} corners, highest loss {loss.max():.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An attack of your own: a generator about one image, which is then held to the contract and compared."""
+"""Write an attack on one image, test it, and compare it with another attack."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from parsimon.testing import check_attack
 
 @dataclass(frozen=True)
 class CoinFlips(parsimon.Attack):
-    """Flip some random blocks, and keep what raises the loss."""
+    """Flip random blocks, and keep what raises the loss."""
 
-    share: float = 0.1
+    share: float = 0.1  # of the blocks, on average
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(context.shape)
