@@ -10,13 +10,16 @@ PARALLEL ?= 2
 # One thread a process: torch's threads spin, and two of them beside another busy process slow each other a hundredfold.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test fuzz test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
+.PHONY: demo test fuzz test-install test-slow test-servers test-ray test-tracking lint format bench bench-peers bench-throughput docs pages clean
 
 demo: $(VENV)/.run  ## how robust is the bundled network? A verdict, a table, a page with curves and pictures
 	$(BIN)/parsimon evaluate robust --attack parsimonious --attack square --attack thrift --budget 500
 
 test: $(VENV)/.test  ## the tests
 	$(BIN)/python -m pytest -n $(PARALLEL)
+
+test-install: $(VENV)/.test  ## build the package, install it elsewhere, and follow the README
+	$(BIN)/python -m pytest -m install
 
 test-slow: $(VENV)/.test  ## tests with large downloads
 	$(BIN)/python -m pytest -m slow
@@ -69,9 +72,7 @@ docs: $(VENV)/.docs  ## the documentation, into site/
 	$(BIN)/python docs/_make/offline.py site
 
 pages: $(VENV)/.test  ## the pages and pictures of the documentation that are made from code and stored runs
-	$(BIN)/python docs/_make/command_line.py
-	$(BIN)/python docs/_make/published_numbers.py
-	$(BIN)/python docs/_make/pictures.py
+	for each in docs/_make/*.py; do case $$each in */offline.py|*/narrow_tables.py) ;; *) $(BIN)/python $$each || exit; esac; done
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -86,7 +87,7 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable ".[onnx,torch,zoo,server]" --group test
+	$(INSTALL) --editable ".[onnx,torch,zoo,server]" --group test --group docs
 	$(INSTALL) --no-deps torchattacks==3.5.1  # which pins a version of requests that nothing here needs
 	touch $@
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,19 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import benchmark_tables
 import command_line
+import defence_tables
+import interval_tables
+import llms
 import offline
 import parsimon
 import published_numbers
+import settings_tables
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
 from parsimon.cli.commands import command
+from parsimon.defences import DEFENCES
 from parsimon.runs.config import DEFAULTS, RunConfig
 from parsimon.runs.evaluation import EvaluationConfig
 
@@ -104,8 +111,14 @@ def test_python_that_is_not_run_is_python_and_has_a_reason() -> None:
 def commands(page: Path) -> Iterator[list[str]]:
     """What the page has the reader type, from `parsimon` on."""
     for block in fenced(page, "console"):
-        for typed in re.findall(r"^\$ (?:until )?parsimon\b([^;|>&\n]*)", block, flags=re.MULTILINE):
-            yield shlex.split(typed, comments=True)
+        for typed in re.findall(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)", block, flags=re.MULTILINE):
+            lexer = shlex.shlex(typed.replace("\\\n", " "), posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            words = list(lexer)
+            while words and words[0] in ("until", "!"):
+                del words[0]
+            if words[:1] == ["parsimon"]:
+                yield list(takewhile(lambda word: not set(word) <= set("();<>|&"), words[1:]))
 
 
 TYPED = [(page.name, words) for page in PAGES for words in commands(page)]
@@ -172,6 +185,17 @@ def test_pages_that_are_made_from_code_are_up_to_date() -> None:
     """`make pages` writes them."""
     assert command_line.PAGE.read_text() == command_line.page()
     assert published_numbers.PAGE.read_text() == published_numbers.page(published_numbers.read())
+    assert defence_tables.PAGE.read_text() == defence_tables.page()
+    assert interval_tables.PAGE.read_text() == interval_tables.page()
+    assert llms.PAGE.read_text() == llms.page()
+    for tables in (benchmark_tables, settings_tables):
+        for page in tables.PAGES:
+            assert page.read_text() == tables.page(page)
+
+
+def test_the_page_of_defences_names_every_defence() -> None:
+    page = defence_tables.PAGE.read_text()
+    assert all(f"`{name}`" in page for name in DEFENCES)
 
 
 @pytest.mark.parametrize(

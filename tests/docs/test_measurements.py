@@ -1,0 +1,75 @@
+"""The claims of the pages follow from the recorded measurements."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interval_tables
+import queries_chart
+from parsimon.results.statistics import mcnemar
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+BUDGET = 1000
+TRAINED_AGAIN = ("fashion", "fashion-robust")  # for the raw queries, so their means differ from the recorded ones
+
+
+def test_the_claim_on_the_first_screen_is_that_of_the_table() -> None:
+    rows = queries_chart.read()
+    fewer = [row.ratio[0] for row in rows if row.ratio[2] < 1]
+    claim = f"on {len(fewer)} of {len(rows)} networks"
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{claim}: {min(fewer):.2f} to {max(fewer):.2f} of the rival's mean. On two" in readme
+    assert len(rows) - len(fewer) == 2
+    assert all(row.ratio[1] < 1 < row.ratio[2] for row in rows if row.ratio[2] >= 1)
+    assert f"{claim}. On two" in " ".join((ROOT / "docs" / "index.md").read_text().split())
+
+
+def test_recorded_ratios_are_those_of_the_means() -> None:
+    for row in queries_chart.read():
+        assert row.ratio[0] == pytest.approx(row.own / row.rivals, abs=0.006)
+
+
+def test_raw_queries_give_the_recorded_means() -> None:
+    recorded = {row.network: row for row in queries_chart.read()}
+    queries: dict[str, dict[str, dict[tuple[str, str], float]]] = defaultdict(lambda: defaultdict(dict))
+    with (RESULTS / "queries-raw.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            found = float(row["queries"]) if row["success"] == "1" else np.inf
+            queries[row["network"]][row["attack"]][row["seed"], row["image"]] = found
+    assert len(queries) >= 11
+    for network, attacks in queries.items():
+        assert len({frozenset(each) for each in attacks.values()}) == 1  # the same images and seeds
+        fooled = {image for each in attacks.values() for (_, image), count in each.items() if np.isfinite(count)}
+        means = {
+            name: np.mean([min(count, BUDGET) for (_, image), count in each.items() if image in fooled])
+            for name, each in attacks.items()
+        }
+        own = means.pop("Thrift")
+        if network in TRAINED_AGAIN:
+            assert own < 0.6 * min(means.values())
+        else:
+            assert own == pytest.approx(recorded[network].own, abs=0.06)
+            assert min(means.values()) == pytest.approx(recorded[network].rivals, abs=0.06)
+
+
+def test_more_images_narrow_the_interval() -> None:
+    for accuracy in interval_tables.ACCURACIES:
+        widths = [interval_tables.width(accuracy, images) for images in interval_tables.IMAGES]
+        assert widths == sorted(widths, reverse=True)
+
+
+@pytest.mark.parametrize(("difference", "changed"), [(5, 10), (10, 20), (20, 30)])
+def test_the_images_of_a_comparison_have_the_power_in_a_simulation(difference: int, changed: int) -> None:
+    images = interval_tables.needed(difference, changed)
+    ahead, behind = (changed + difference) / 200, (changed - difference) / 200
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(images, [ahead, behind, 1 - ahead - behind], size=3000)
+    significant = np.mean([mcnemar(int(plus), int(minus)) < interval_tables.LEVEL for plus, minus, _ in drawn])
+    assert significant == pytest.approx(interval_tables.power(images, difference, changed), abs=0.03)
+    assert significant > interval_tables.POWER - 0.03
