@@ -68,6 +68,17 @@ def test_pages_can_be_copied_from_edited_and_left(site: Path) -> None:
         assert part in page
 
 
+def test_a_copied_command_comes_without_its_prompt(site: Path, browser: Any) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto((site / "tutorial.html").as_uri())
+    page.locator("pre", has_text="pip install").locator("..").locator("button").click()
+    copied = page.wait_for_function("() => navigator.clipboard.readText()").json_value()
+    context.close()
+    lines = ["python3 -m venv venv", ". venv/bin/activate", 'pip install "parsimon[onnx]"']
+    assert copied.splitlines() == lines
+
+
 def test_cells_name_their_column() -> None:
     table = "<table><tr><th>a</th><th>b <code>c</code></th></tr><tr><td></td><td style='x'>2</td></tr></table>"
     assert narrow_tables.on_page_content(table) == (
