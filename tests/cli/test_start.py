@@ -64,6 +64,13 @@ def test_importing_the_package_or_the_command_imports_nothing_else_yet() -> None
     assert not {"numpy", "click", "rich", "PIL", "parsimon.api"} & set(ran.stdout.split())
 
 
+@pytest.mark.parametrize("module", ["parsimon.core.engine", "parsimon.attacks", "parsimon.defences"])
+def test_attacks_and_defences_start_without_slow_imports(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"array_api_compat.numpy", "numpy.testing", "PIL", "torch", "click"} & set(ran.stdout.split())
+
+
 def test_every_public_name_is_found_when_it_is_used() -> None:
     for name in parsimon.__all__:
         assert getattr(parsimon, name).__name__.removeprefix("parsimon.") == name

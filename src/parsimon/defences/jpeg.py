@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from parsimon.core.threat import from_levels
 from parsimon.core.types import Paper
@@ -59,6 +58,8 @@ class Jpeg(InputDefence):
 
     def _compressed(self, levels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return one image (rows, columns, channels) after compression."""
+        from PIL import Image
+
         file = io.BytesIO()
         Image.fromarray(levels if levels.shape[2] == 3 else levels[:, :, 0]).save(file, "JPEG", quality=self.quality)
         with Image.open(file) as image:
