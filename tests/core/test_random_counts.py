@@ -153,6 +153,19 @@ def test_no_attack_exceeds_its_budget_and_all_its_queries_are_counted(name: str,
         assert engine.counters.queries == sum(outcome.queries for outcome in found.values())
 
 
+@pytest.mark.parametrize("name", SCORE_BASED)
+@pytest.mark.parametrize("repeats", [1, 8])
+def test_an_ask_that_exceeds_the_budget_is_made_in_part(name: str, repeats: int) -> None:
+    """An attack ends by its budget only if one comparison or test is too expensive, even if it asks for many points."""
+    threat = Threat(0.001, loss="margin", sampling=Sampling(repeats=repeats, draws=10))
+    tasks = tasks_for(SHAPE, replace(threat, sampling=None), 5)
+    found = results(Engine(parse_attack(name), keyed_noise(), threat, budget=60).run(tasks))
+    failed = [outcome for outcome in found.values() if outcome.ended == "budget"]
+    assert failed
+    for outcome in failed:
+        assert 60 - outcome.queries < max(2 * repeats, 12)
+
+
 def test_an_attack_whose_first_ask_exceeds_the_budget_ends_by_its_budget() -> None:
     """Nothing was tried, so the clean image is returned, and the search has not run out of asks."""
     outcome = attacked(Keyed(0), Sampling(repeats=4, draws=10), parse_attack("square"), budget=3)

@@ -111,29 +111,45 @@ class RandomSearch:
             ended = "budget"
         # Without any point, the clean image is returned.
         point = self._context.image if self._best is None else self._pixels(self._best)
-        draws = np.repeat(point[None], self._sampling.draws, axis=0)
+        draws = np.broadcast_to(point, (self._sampling.draws, *point.shape))  # one copy in memory
         yield Ask(Images(draws), charged=False, eligible_from=math.inf, verdict=ended)
 
     def _run(self) -> Generator[Ask, Reply, None]:
         ask = next_ask(self._search, None)
         while ask is not None:
-            self._check_left(ask.points.size * self._sampling.repeats if ask.charged else 0)  # before they are rendered
-            points = self._render(ask.points)
-            self._margins = ask.margins
-            draws, gradient = yield from self._draw_ask(ask, points)
-            before = self._best
-            if ask.eligible_from == math.inf:  # a probe, which is never adopted
-                rows = draws.mean(axis=1)
-            elif self._climbs and self._tests:
-                rows = yield from self._compare_all(ask.points, points, draws)
-            else:
-                rows = draws.mean(axis=1)
-                for one in zip(points, rows, draws, strict=True):
-                    self._note(Reference(*one))
-            if self._best is not None and self._best is not before and (yield from self._errs(self._best)):
+            if ask.charged and ask.points.size * self._sampling.repeats > self._left:
+                yield from self._spend_rest(ask)
                 return
-            margins = rows[:, 1:].astype(np.float32) if rows.shape[1] > 1 else None
-            ask = next_ask(self._search, Reply(rows[:, 0], gradient, margins))
+            reply = yield from self._answer(ask)
+            if reply is None:
+                return
+            ask = next_ask(self._search, reply)
+
+    def _spend_rest(self, ask: Ask) -> Generator[Ask, Reply, None]:
+        """Ask for the points of the last ask one by one, until one of them errs or the budget is spent."""
+        for number in range(ask.points.size):
+            self._check_left(self._sampling.repeats)
+            if (yield from self._answer(ask._replace(points=_single(ask.points, number)))) is None:
+                return
+
+    def _answer(self, ask: Ask) -> Generator[Ask, Reply, Reply | None]:
+        """Return the reply to an ask of the search; None if there is evidence that the model errs at a point."""
+        points = self._render(ask.points)
+        self._margins = ask.margins
+        draws, gradient = yield from self._draw_ask(ask, points)
+        before = self._best
+        if ask.eligible_from == math.inf:  # a probe, which is never adopted
+            rows = draws.mean(axis=1)
+        elif self._climbs and self._tests:
+            rows = yield from self._compare_all(ask.points, points, draws)
+        else:
+            rows = draws.mean(axis=1)
+            for one in zip(points, rows, draws, strict=True):
+                self._note(Reference(*one))
+        if self._best is not None and self._best is not before and (yield from self._errs(self._best)):
+            return None
+        margins = rows[:, 1:].astype(np.float32) if rows.shape[1] > 1 else None
+        return Reply(rows[:, 0], gradient, margins)
 
     # --- draws --------------------------------------------------------------------------------------------------------
 
@@ -291,6 +307,13 @@ def _rows(reply: Reply) -> NDArray[np.float64]:
     """Return loss and margins of each point in one row."""
     loss = reply.loss[:, None]
     return loss if reply.margins is None else np.concatenate([loss, reply.margins.astype(np.float64)], axis=1)
+
+
+def _single(points: Corners | Images, number: int) -> Corners | Images:
+    """Return one of some points."""
+    if isinstance(points, Images):
+        return Images(points.pixels[number : number + 1])
+    return points._replace(flips=points.flips[number : number + 1])
 
 
 def _is_set(asked: Corners | Images) -> TypeGuard[Corners]:
