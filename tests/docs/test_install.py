@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -31,11 +33,25 @@ labels = model(images).argmax(1)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
-        check=True,
-    )
+    return wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    venv.create(folder / "backend", with_pip=True)
+    python = str(folder / "backend" / "bin" / "python")
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *requires], check=True)
+    subprocess.run([python, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], cwd=ROOT, check=True)
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Build a wheel from a folder or an sdist."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
+    subprocess.run(command, check=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -58,6 +74,22 @@ def test_links_and_pictures_work_on_the_package_index(wheel: Path) -> None:
     for each in files:
         assert (ROOT / each.partition(f"/v{parsimon.__version__}/")[2]).is_file()
     assert "<!--" not in shown
+
+
+def test_the_wheel_of_the_sdist_is_the_wheel_of_the_repository(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    built = wheel_of(sdist, tmp_path)
+    with zipfile.ZipFile(wheel) as direct, zipfile.ZipFile(built) as indirect:
+        files = direct.namelist()
+        assert sorted(indirect.namelist()) == sorted(files)
+    assert "parsimon/catalogue/robust.onnx" in files
+    assert readme_of(built) == readme_of(wheel) != ""
+
+
+def test_the_sdist_holds_only_what_the_wheel_is_built_from(sdist: Path) -> None:
+    with tarfile.open(sdist) as content:
+        top = {name.split("/")[1] for name in content.getnames()}
+    described = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "PKG-INFO"}
+    assert top == {"src", "pyproject.toml", ".gitignore", *described}
 
 
 def test_the_readme_leads_to_a_verdict_on_a_torch_model(wheel: Path, tmp_path: Path) -> None:
