@@ -37,6 +37,7 @@ COLUMNS = [
     "errors",
     "flagged",
     "first_flag",
+    "defence",
 ]
 
 
@@ -72,6 +73,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
             "errors": each.errors,
             "flagged": each.flagged,
             "first_flag": each.first_flag,
+            "defence": "noise,sigma=0.1 + blacklight,window=4" if name == "Drawn" else "",
         }
         for name, result in results.items()
         for each in result.outcomes
@@ -80,7 +82,7 @@ def expected(results: dict[str, Result]) -> list[dict[str, Any]]:
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
     def value(column: str, text: str) -> Any:
-        if column in ("attack", "ended"):
+        if column in ("attack", "ended", "defence"):
             return text
         if column.endswith(("confidence", "radius")):
             return float(text) if text else None
@@ -116,7 +118,7 @@ def test_parquet_reads_back_equal_and_typed(results: dict[str, Result], tmp_path
     table = import_module("pyarrow.parquet").read_table(tmp_path / "results.PARQUET")
     assert table.to_pylist() == expected(results)
     kinds = ["string", "int64", "int64", "double", "bool", *["int64"] * 4, "string", "int64", "double", "int64", "bool"]
-    kinds += ["int64", "double", *["int64"] * 4]
+    kinds += ["int64", "double", *["int64"] * 4, "string"]
     assert [(field.name, str(field.type)) for field in table.schema] == list(zip(COLUMNS, kinds, strict=True))
     assert [field.name for field in table.schema if field.nullable] == [
         "clean_confidence",

@@ -76,3 +76,11 @@ def test_a_failure_names_what_was_compared() -> None:
     assert "-2.0" in failure
     (lower,) = diff.failures(0.02, "lower")
     assert "lower end" in lower
+
+
+def test_defences_are_in_the_title() -> None:
+    rows = (DiffRow("robust", "robust", 8 / 255, None),)
+    assert Diff("old", "new", rows).table().title == "old -> new"
+    one = Diff("old", "new", rows, new_defence=("jpeg", "round"))
+    assert one.table().title == "old without a defence -> new behind jpeg + round"
+    assert (one.as_dict()["old_defence"], one.as_dict()["new_defence"]) == (None, ["jpeg", "round"])

@@ -59,6 +59,23 @@ def test_a_targeted_run_counts_the_images_that_reached_their_target() -> None:
     assert advice(targeted()) is None
 
 
+def test_a_defence_is_named_and_nothing_else_changes() -> None:
+    bare = result(30, 80, 80, 100)
+    defended = replace(bare, defence=("jpeg,quality=50", "round"))
+    before, after = Comparison({"A": bare, "B": bare}), Comparison({"A": defended, "B": defended})
+    assert " behind jpeg,quality=50 + round at eps 8/255: " in headline(after)
+    assert headline(after).replace(" behind jpeg,quality=50 + round", "") == headline(before)
+    assert defended.headline() == bare.headline().replace(" at eps", " behind jpeg,quality=50 + round at eps")
+    for plain, named in zip(before.tables(), after.tables(), strict=True):
+        assert named.title == f"Behind jpeg,quality=50 + round: {plain.title}"
+        assert (named.headers, named.groups, named.notes) == (plain.headers, plain.groups, plain.notes)
+        for form in ("markdown", "latex", "html", "__str__"):
+            assert "Behind jpeg,quality=50 + round:" in getattr(named, form)()
+            assert "ehind" not in getattr(plain, form)()
+    assert {row["defence"] for row in defended.rows()} == {"jpeg,quality=50 + round"}
+    assert not any("defence" in row for row in bare.rows())
+
+
 def test_one_attack_is_advised_to_be_an_evaluation() -> None:
     one = result(30, 80, 80, 100)
     assert "one attack only" in (advice(Comparison({"A": one})) or "")

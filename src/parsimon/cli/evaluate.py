@@ -215,6 +215,7 @@ def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:
     return {
         "evaluation": str(folder),
         "finished": not grid.unfinished,
+        "defence": list(grid.any_evaluation.any_result.defence) or None,
         "images": len(grid.any_evaluation.correct),
         "models": [_model(model, grid.evaluations.get(model, ())) for model in grid.models],
     }

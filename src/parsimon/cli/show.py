@@ -48,6 +48,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "run": str(folder),
         "finished": not comparison.unfinished,
         "targeted": first.threat.targeted,
+        "defence": list(first.defence) or None,
         "images": len(first.labels),
         "correct": int(first.clean.correct.sum()),
         "attacked": len(first.outcomes),

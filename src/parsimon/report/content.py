@@ -12,7 +12,7 @@ from parsimon.report.headline import about_attacks, grid_top, headline, run_top
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import radius_text
+from parsimon.results.tables import behind, radius_text
 
 
 def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
@@ -30,9 +30,10 @@ def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> D
 
 def cell_content(name: str, evaluation: Evaluation, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
     """Return the content of a run that is part of an evaluation: its own table, and the evaluation's accuracy."""
+    about = about_attacks(comparison, evaluation.attacks)
     return {
         **run_content(name, comparison, spec),
-        "headlines": [headline(evaluation.verdict(), about_attacks(comparison, evaluation.attacks))],
+        "headlines": [headline(evaluation.verdict(), about, defence=comparison.first.defence)],
         "tables": tables_of([evaluation.table()]),
     }
 
@@ -99,10 +100,11 @@ def grid_overview(grid: EvaluationGrid, name: str, facts: Mapping[str, Any]) -> 
 def _grid_sentence(grid: EvaluationGrid, spec: Mapping[str, Any]) -> str:
     first = grid.any_evaluation
     source = f" (data: {spec['data']})" if spec.get("data") else ""
+    models = f"{', '.join(grid.models)}{behind(first.any_result.defence)}"
     radii = " and ".join(filter(None, [", ".join(map(radius_text, grid.radii[:-1])), radius_text(grid.radii[-1])]))
     limits = " or ".join(f"{budget:,}" for budget in first.budgets)
     return (
-        f"The attacks {', '.join(first.attacks)} tried to fool {', '.join(grid.models)} on {len(first.correct):,} "
+        f"The attacks {', '.join(first.attacks)} tried to fool {models} on {len(first.correct):,} "
         f"images{source}, with at most {limits} queries per image and attack, changing no pixel by more than {radii}. "
         "Each attack got the images that no earlier one fooled."
     )
@@ -113,6 +115,7 @@ def sentence_of(comparison: Comparison, spec: Mapping[str, Any]) -> str:
     first, count = comparison.first, len(comparison.results)
     attacks = f"Each of {count} attacks" if count > 1 else "An attack"
     model = f"the model {spec['model']}" if spec.get("model") else "the model"
+    model = f"{model}{behind(first.defence)}"
     source = f" (data: {spec['data']})" if spec.get("data") else ""
     goal = f"make {model} predict a chosen other class for" if first.threat.targeted else f"fool {model} on"
     return (

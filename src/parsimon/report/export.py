@@ -36,6 +36,7 @@ class _Row(NamedTuple):
     errors: int  # those of them in which the model erred
     flagged: int | None  # charged queries that a detector flagged; empty without one
     first_flag: int | None  # number of the first of them
+    defence: str  # in front of the model, joined by " + "; empty without one
 
 
 def write_results(results: Mapping[str, Result], path: str | Path) -> None:
@@ -50,13 +51,28 @@ def write_results(results: Mapping[str, Result], path: str | Path) -> None:
 def _rows(results: Mapping[str, Result]) -> Iterator[_Row]:
     for name, result in results.items():
         for each in result.outcomes:
-            before = int(result.labels[each.index]), result.clean.confidence_of(each.index)
-            counts = (each.queries, each.uncharged, each.outside, each.gradients)
-            seen, late = (each.predicted, each.confidence), (each.out_of_range, result.verified(each))
-            more, drawn = (each.extra, each.radius), (each.draws, each.errors)
-            flags = (each.flagged, each.first_flag)
             yield _Row(
-                name, each.index, *before, each.success, *counts, each.ended, *seen, *late, *more, *drawn, *flags
+                attack=name,
+                image=each.index,
+                label=int(result.labels[each.index]),
+                clean_confidence=result.clean.confidence_of(each.index),
+                success=each.success,
+                queries=each.queries,
+                uncharged=each.uncharged,
+                outside=each.outside,
+                gradients=each.gradients,
+                ended=each.ended,
+                predicted=each.predicted,
+                confidence=each.confidence,
+                out_of_range=each.out_of_range,
+                verified=result.verified(each),
+                extra=each.extra,
+                radius=each.radius,
+                draws=each.draws,
+                errors=each.errors,
+                flagged=each.flagged,
+                first_flag=each.first_flag,
+                defence=" + ".join(result.defence),
             )
 
 
@@ -76,7 +92,7 @@ def csv_cell(value: object) -> object:
 
 def _write_parquet(results: Mapping[str, Result], path: Path) -> None:
     arrow = require("pyarrow", "parquet")
-    kinds = {"attack": arrow.string(), "ended": arrow.string()}
+    kinds = dict.fromkeys(("attack", "ended", "defence"), arrow.string())
     kinds |= dict.fromkeys(("success", "verified"), arrow.bool_())
     kinds |= dict.fromkeys(("clean_confidence", "confidence", "radius"), arrow.float64())
     nullable = {"clean_confidence", "predicted", "confidence", "verified", "radius", "flagged", "first_flag"}

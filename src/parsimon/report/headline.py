@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from parsimon.report.data import Data
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
 from parsimon.results.result import Comparison
-from parsimon.results.tables import radius_text
+from parsimon.results.tables import behind, radius_text
 from parsimon.results.verdict import Verdict
 
 
-def headline(verdict: Verdict, about: str, name: str = "", *, targeted: bool = False) -> Data:
+def headline(
+    verdict: Verdict, about: str, name: str = "", *, targeted: bool = False, defence: Sequence[str] = ()
+) -> Data:
     """Return a robust accuracy as the page shows it, with a line on what it is about."""
-    what = "Accuracy under targeted attack" if targeted else "Robust accuracy"
+    what = f"{'Accuracy under targeted attack' if targeted else 'Robust accuracy'}{behind(defence)}"
     interval = None if verdict.interval is None else "{:.1f} to {:.1f}".format(*(100 * end for end in verdict.interval))
     shown = {"name": name, "what": what, "value": _value(verdict), "interval": interval}
     return {**shown, "kind": _kind(verdict), "about": about}
@@ -50,7 +52,7 @@ def run_top(comparison: Comparison) -> Data:
 def run_headline(comparison: Comparison) -> Data:
     """Return the robust accuracy of a run, or its accuracy under targeted attack."""
     about, targeted = about_attacks(comparison, comparison.results), comparison.first.threat.targeted
-    shown = headline(comparison.verdict, about, targeted=targeted)
+    shown = headline(comparison.verdict, about, targeted=targeted, defence=comparison.first.defence)
     hint = advice(comparison)
     return {**shown, "kind": f"{shown['kind']} {hint}." if hint else shown["kind"]}
 
@@ -81,7 +83,12 @@ def grid_top(grid: EvaluationGrid) -> Data:
     return {
         "banner": f"Unfinished: {done}. Numbers are bounds." if grid.unfinished else "",
         "headlines": [
-            headline(evaluations[-1].verdict(), _about_model(grid, model), model)
+            headline(
+                evaluations[-1].verdict(),
+                _about_model(grid, model),
+                model,
+                defence=evaluations[-1].any_result.defence,
+            )
             for model, evaluations in grid.evaluations.items()
         ],
     }

@@ -14,7 +14,7 @@ from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import Interval, mcnemar, newcombe_interval
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import radius_text
+from parsimon.results.tables import behind, radius_text
 from parsimon.results.verdict import Gate
 
 
@@ -131,12 +131,24 @@ class Diff:
         new: Name of the new one.
         rows: A row for each model and radius that both have.
         unfinished: Names of those that are unfinished.
+        old_defence: Defences in front of the old models.
+        new_defence: Defences in front of the new models.
     """
 
     old: str
     new: str
     rows: tuple[DiffRow, ...]
     unfinished: tuple[str, ...] = ()
+    old_defence: tuple[str, ...] = ()
+    new_defence: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is compared, with the defences if there are any."""
+        if not self.old_defence and not self.new_defence:
+            return f"{self.old} -> {self.new}"
+        old, new = (behind(each) or " without a defence" for each in (self.old_defence, self.new_defence))
+        return f"{self.old}{old} -> {self.new}{new}"
 
     def failures(self, no_worse_than: float, gate: Gate = "estimate") -> list[str]:
         """Return a sentence for each reason why the new one does not pass; unfinished runs never pass."""
@@ -161,7 +173,14 @@ class Diff:
             }
             for row in self.rows
         ]
-        return {"old": self.old, "new": self.new, "unfinished": list(self.unfinished), "differences": rows}
+        return {
+            "old": self.old,
+            "new": self.new,
+            "old_defence": list(self.old_defence) or None,
+            "new_defence": list(self.new_defence) or None,
+            "unfinished": list(self.unfinished),
+            "differences": rows,
+        }
 
     def table(self) -> Table:
         """Return one row per model and radius, for text, Markdown and LaTeX."""
@@ -173,7 +192,7 @@ class Diff:
             "McNemar p: exact test that both are equally robust.",
             *(f"Unfinished: {name}. Resume it first." for name in self.unfinished),
         ]
-        return Table(f"{self.old} -> {self.new}", headers, [[_cells(row) for row in self.rows]], notes)
+        return Table(self.title, headers, [[_cells(row) for row in self.rows]], notes)
 
     def __str__(self) -> str:
         return str(self.table())

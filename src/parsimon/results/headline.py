@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parsimon.results.statistics import wilson_interval
-from parsimon.results.tables import radius_text
+from parsimon.results.tables import behind, radius_text
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation
@@ -24,11 +24,13 @@ def headline(comparison: Comparison) -> str:
         images, found = f"{len(first.outcomes):,} images", _reached(comparison)
     attacks = ", ".join(comparison.results)
     limit = f"at most {first.budget:,} queries per image"
-    return f"{found} at eps {radius_text(first.threat.eps)}: {images}, {attacks}, {limit}"
+    place = f"{behind(first.defence)} at eps {radius_text(first.threat.eps)}"
+    return f"{found}{place}: {images}, {attacks}, {limit}"
 
 
 def evaluation_headline(evaluation: Evaluation, model: str) -> str:
     """Return the robust accuracy of a model at one radius, beside its clean accuracy."""
+    model = f"{model}{behind(evaluation.any_result.defence)}"
     accuracy = f"{model}: robust accuracy {evaluation.verdict()} at eps {radius_text(evaluation.eps)}"
     return f"{accuracy}, clean accuracy {evaluation.clean_accuracy:.1%}"
 

@@ -95,6 +95,7 @@ class Result(Displayed):
     outcomes: tuple[Outcome, ...]  # of the attacked images, in order
     counters: Counters
     verification: Verification | None = None  # None: the successes were not queried again
+    defence: tuple[str, ...] = ()  # in front of the model, as typed
 
     @property
     def traffic(self) -> Traffic | None:
@@ -265,7 +266,7 @@ class Comparison(Displayed):
         """Return the comparison, and the paired table if several black-box attacks have finished the same images."""
         if not self.can_pair:
             return [self.table()]
-        return [self.table(), paired_table(next(iter(self.black_box)), self.paired())]
+        return [self.table(), paired_table(next(iter(self.black_box)), self.paired(), self.first.defence)]
 
     def headline(self) -> str:
         """Return the verdict in one sentence."""

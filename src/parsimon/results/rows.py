@@ -32,6 +32,7 @@ def result_rows(result: Result) -> Iterator[Row]:
             "radius": None if outcome is None else outcome.radius,
             **_drawn(outcome, result),
             **_watched(outcome, result),
+            **_defended(result),
         }
 
 
@@ -53,6 +54,11 @@ def _watched(outcome: Outcome | None, result: Result) -> Row:
     return {"flagged": flagged, "first_flag": first}
 
 
+def _defended(result: Result) -> Row:
+    """Return the defences in front of the model, if there are any."""
+    return {"defence": " + ".join(result.defence)} if result.defence else {}
+
+
 def evaluation_rows(evaluation: Evaluation) -> Iterator[Row]:
     """Yield what all black-box attacks left of each image."""
     fooled_by = _fooled_by(evaluation)
@@ -65,6 +71,7 @@ def evaluation_rows(evaluation: Evaluation) -> Iterator[Row]:
             "fooled_by": fooled_by.get(image),
             "fooled_after": int(evaluation.fooled_after[image]) if fooled else None,
             "queries": int(queries[image]),
+            **_defended(evaluation.any_result),
         }
 
 

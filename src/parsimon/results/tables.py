@@ -39,7 +39,8 @@ def comparison_table(comparison: Comparison) -> Table:
     groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
     title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
-    return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, comparison_notes(comparison))
+    title = f"{title}, at most {first.budget:,} queries per image"
+    return Table(titled(title, first.defence), headers, groups, comparison_notes(comparison))
 
 
 def _rows(results: Mapping[str, Result], reference: Result | None, *, radii: bool) -> list[tuple[Cell, ...]]:
@@ -99,7 +100,7 @@ def success_column(summaries: Sequence[Summary]) -> list[Cell]:
     ]
 
 
-def paired_table(subject: str, pairs: Mapping[str, Paired]) -> Table:
+def paired_table(subject: str, pairs: Mapping[str, Paired], defence: Sequence[str] = ()) -> Table:
     """Return one row per attack that `subject` is compared with, image by image."""
     headers = ["against", "both", "only it", "only other", "difference", "McNemar p", "ratio", "Wilcoxon p"]
     rows = [
@@ -125,7 +126,8 @@ def paired_table(subject: str, pairs: Mapping[str, Paired]) -> Table:
         "The p-values are not corrected for the number of tests.",
     ]
     others = "the others" if len(pairs) > 1 else next(iter(pairs))
-    return Table(f"{subject} against {others}, on the same {images:,} images", headers, [rows], notes)
+    title = f"{subject} against {others}, on the same {images:,} images"
+    return Table(titled(title, defence), headers, [rows], notes)
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
@@ -162,6 +164,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     notes += evaluation.clean.remarks
     limits = f"at most {budget:,} queries per image and attack"
     title = f"eps {radius_text(evaluation.eps)}, {images:,} images, {limits}"
+    title = titled(title, evaluation.any_result.defence)
     return Table(title, ["attack", "attacked", "fooled", "queries", "accuracy"], groups, notes)
 
 
@@ -206,7 +209,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
         )
     attacks = ", ".join(first.attacks)
     limits = "" if len(first.budgets) > 1 else f", at most {first.budget:,} queries per image and attack"
-    title = f"Robust accuracy on {len(first.correct):,} images{limits}"
+    title = f"Robust accuracy{behind(first.any_result.defence)} on {len(first.correct):,} images{limits}"
     notes = [
         f"Share of images that are classified correctly and that no attack fooled ({attacks}).",
         "It is an upper bound on the true robust accuracy; more queries tighten it.",
@@ -220,6 +223,16 @@ def grid_table(grid: EvaluationGrid) -> Table:
     if grid.unfinished:
         notes.append("Unfinished: `<=` marks accuracies that can still fall.")
     return Table(title, ["eps", *grid.models], groups, notes)
+
+
+def behind(defence: Sequence[str]) -> str:
+    """Return what follows the name of a model: its defences, if it has any."""
+    return f" behind {' + '.join(defence)}" if defence else ""
+
+
+def titled(title: str, defence: Sequence[str]) -> str:
+    """Return a title that begins with the defences, if there are any."""
+    return f"Behind {' + '.join(defence)}: {title}" if defence else title
 
 
 def radius_text(eps: float) -> str:

@@ -50,7 +50,8 @@ class ResultBuilder:
     ) -> Result:
         """Assemble the result of one attack."""
         shared = (self.images, self.labels, self.clean)
-        return Result(attack, threat, self.config.budget, *shared, outcomes, counters, verification)
+        defence = self.config.defence or ()
+        return Result(attack, threat, self.config.budget, *shared, outcomes, counters, verification, defence)
 
 
 def all_outcomes(

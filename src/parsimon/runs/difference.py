@@ -42,7 +42,8 @@ def diff(old: str | Path, new: str | Path) -> Diff:
     rows = [
         DiffRow(mine[0], its[0], its[1], _difference(before[mine], after[its])) for mine, its in _pairs(before, after)
     ]
-    return Diff(str(old), str(new), tuple(rows), tuple(left))
+    defences = (next(iter(cells.values())).config.defence or () for cells in (before, after))  # one for all cells
+    return Diff(str(old), str(new), tuple(rows), tuple(left), *defences)
 
 
 def check_baseline(baseline: Path, planned: Iterable[RunConfig]) -> None:
