@@ -22,8 +22,8 @@ from parsimon.runs.store import Store
 from parsimon.version import __version__
 
 _LOG = logging.getLogger("parsimon")
-# Backends under the names that version 0.2 stored.
 _CLEAR = 0.75  # of the draws at least have one class: another majority would not come by chance
+# Backends under the names that version 0.2 stored.
 _FORMER_BACKENDS = {"ONNX Runtime, a core a call": "ONNX Runtime, one single-threaded call per core"}
 
 Number = Annotated[int, Meta(ge=0, lt=2**31)]
