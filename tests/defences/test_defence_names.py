@@ -64,7 +64,7 @@ def test_every_defence_has_a_name() -> None:
         ("jpeg:cifar10", "Jpeg has no preset 'cifar10'. Its presets are imagenet"),
         ("noise,sigm=1", "noise has no setting 'sigm': did you mean sigma? Its settings are sigma"),
         ("noise,0.1", "the settings of noise are written as key=value; got '0.1'"),
-        ("noise,sigma=a", "sigma of noise must be of type float; got 'a'"),
+        ("noise,sigma=a", "sigma of noise must be a number; got 'a'"),
         ("aaa,tau=1,tau=2", "tau is set twice in 'aaa,tau=1,tau=2'"),
         ("jpeg,quality=200", "quality must be a whole number, at most 100; got 200"),
     ],

@@ -82,8 +82,9 @@ def _parse_setting(name: str, kind: type[Any], key: str, text: str) -> Any:
     try:
         return _parse_value(text, hint)
     except (ValueError, KeyError):
-        expected = hint.__name__ if isinstance(hint, type) else str(hint)
-        raise InputError(f"{key} of {name} must be of type {expected}; got {quote(text)}") from None
+        expected = type_name(hint)
+        article = "a " if expected.startswith(("number", "whole number")) else ""
+        raise InputError(f"{key} of {name} must be {article}{expected}; got {quote(text)}") from None
 
 
 def _parse_value(text: str, hint: Any) -> Any:
