@@ -23,6 +23,7 @@ from msgspec import Meta
 from parsimon.attacks.registry import attack_rows
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack
+from parsimon.defences.registry import any_random
 from parsimon.errors import InputError, StoreError, quote
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Result
@@ -85,6 +86,12 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
         msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
         check_black_box(self.rows)
+        if len(self.budget) > 1 and (self.run.stochastic or any_random(self.run.defence or ())):
+            raise InputError(
+                "a random model needs one run per budget: fresh draws decide about an image only once, at the end of "
+                f"its attack. Choose one budget; got {quote(self.budget)}",
+                argument="budget",
+            )
 
     @property
     def rows(self) -> dict[str, Attack]:
