@@ -7,8 +7,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,9 @@ def quoted(page: str) -> dict[str, str]:
     sections = re.findall(r"^### (.+?)\n\n(.*?)(?=^##|\Z)", page, flags=re.DOTALL | re.MULTILINE)
     found = {}
     for heading, body in sections:
-        message = re.match(r"\*\*`(.+?)`\*\*\n\n", body, flags=re.DOTALL)
+        message = re.match(r"\*\*(`+)(.+?)\1\*\*\n\n", body, flags=re.DOTALL)
         assert message, f"{heading} has no message"
-        found[heading] = " ".join(message[1].split())
+        found[heading] = " ".join(message[2].split())
     return found
 
 
@@ -212,6 +214,28 @@ def outage(*_: Any) -> str:
     return refused(HttpModel(classify, RequestPolicy(patience=0.2)))()  # type: ignore[arg-type]
 
 
+class Unauthorized(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def unauthorized(*_: Any) -> str:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unauthorized) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/scores"
+
+        def classify(images: Any) -> Iterator[Request]:
+            yield Request(address, images.tobytes())
+
+        message = refused(HttpModel(classify))()  # type: ignore[arg-type]
+        server.shutdown()
+    return message
+
+
 def no_worker(folder: Path) -> str:
     script = folder / "script.py"
     script.write_text(UNGUARDED)
@@ -241,6 +265,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "The model returns labels only": refused(lambda images: linear(images).argmax(axis=1), attack="thrift"),
     "The model gives no gradients": refused(attack="pgd"),
     "Scores have the wrong shape": refused(lambda images: linear(images)[0]),
+    "Scores are not numbers": refused(lambda images: np.full((len(images), 10), np.nan, np.float32)),
     "The module returns several tensors": two_outputs,
     "The model raises an error": refused(raising),
     "A file that may be a pickle": pickled,
@@ -254,6 +279,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "A damaged run": damaged,
     "No worker is left": no_worker,
     "The server does not answer": outage,
+    "The server refuses the request": unauthorized,
     "The port is taken": taken_port,
     "The loss did not move": warned(constant),
     "Scores are rounded": warned(rounded),
