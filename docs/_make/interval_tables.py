@@ -2,7 +2,7 @@
 
 python docs/_make/interval_tables.py
 
-The numbers come from the functions that parsimon itself reports with: Wilson's interval, and McNemar's exact test.
+The numbers are those of the tests that parsimon itself reports with: Wilson's interval, and McNemar's exact test.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
-from parsimon.results.statistics import mcnemar, wilson_interval
+from parsimon.results.statistics import wilson_interval
 
 PAGE = Path(__file__).parents[1] / "guides" / "choose.md"
 
@@ -83,17 +84,18 @@ def power(images: int, difference: int, changed: int) -> float:
     """
     counts = np.arange(images + 1)
     behind = (changed - difference) / (2 * changed)  # of the changed images, those on which the weaker one is robust
-    most = np.array([_most_behind(count) for count in range(images + 1)])
+    most = most_behind(counts)
     significant = binom.cdf(most, counts, behind) + binom.cdf(most, counts, 1 - behind)
     return float((binom.pmf(counts, images, changed / 100) * significant).sum())
 
 
-@cache
-def _most_behind(changed: int) -> int:
-    """Return the largest count of one side at which the test is significant with this many changed images, or -1."""
-    most = _most_behind(changed - 1) if changed else -1
-    rises = 2 * (most + 1) < changed and mcnemar(most + 1, changed - most - 1) <= LEVEL
-    return most + rises
+def most_behind(changed: NDArray[np.int_]) -> NDArray[np.float64]:
+    """Return, per number of changed images, the largest count of one side at which the test is significant, or -1.
+
+    Its p-value is twice the probability of at most that count under fair coins.
+    """
+    most: NDArray[np.float64] = binom.ppf(LEVEL / 2, changed, 0.5)
+    return np.where(binom.cdf(most, changed, 0.5) <= LEVEL / 2, most, most - 1).clip(-1)
 
 
 def _filled(text: str, name: str, lines: list[str]) -> str:

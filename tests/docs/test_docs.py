@@ -21,6 +21,7 @@ import defence_tables
 import interval_tables
 import llms
 import offline
+import outputs
 import parsimon
 import published_numbers
 import settings_tables
@@ -48,22 +49,27 @@ def fenced(page: Path, *kinds: str) -> list[str]:
 
 
 PEERS = [page for page in PAGES if page.name.startswith("from-")]  # whose code is scripts of other libraries
+SHOWN = outputs.pages()  # whose code is run with the output beside it
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if fenced(page, "python") and page not in PEERS], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if fenced(page, "python") and page not in (*PEERS, *SHOWN)],
+    ids=lambda page: page.name,
 )
 def test_python_blocks_run_one_after_another(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     images, labels = (array[:4] for array in zoo.images())
-    model = zoo.path("standard")
-    names: dict[str, Any] = {"model": model, "images": images, "labels": labels, "targets": (labels + 1) % 10}
+    names: dict[str, Any] = {"model": zoo.path("standard"), "images": images, "labels": labels}
     for block in fenced(page, "python"):
-        # The pages speak of users' models and full budgets; here each is small enough for a test.
-        block = re.sub(r"budget=[\d_]+", "budget=20", block.replace('scores="probabilities"', 'scores="logits"'))
-        exec(compile(block, str(page), "exec"), names)
-    if "found" in names:
-        assert np.flatnonzero(names["found"].members).tolist() == [0, 2]
+        exec(compile(re.sub(r"budget=[\d_]+", "budget=20", block), str(page), "exec"), names)
+
+
+def test_the_code_about_set_functions_finds_the_best_set() -> None:
+    names: dict[str, Any] = {}
+    for block in fenced(ROOT / "docs" / "guides" / "set-functions.md", "python"):
+        exec(compile(block, "set-functions.md", "exec"), names)
+    assert np.flatnonzero(names["found"].members).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("page", PEERS, ids=lambda page: page.name)
