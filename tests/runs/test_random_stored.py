@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,29 +14,11 @@ from numpy.typing import NDArray
 
 import parsimon
 from bundled_images import Bundled
-from command import run, table_of
+from command import table_of
+from forked import run
 from parsimon import runs
 
 Pixels = NDArray[np.float32]
-
-
-# Runs the command, and kills the process in the midst of it: after so many writes to the run file.
-KILLED = """
-import os, signal, sys
-from parsimon.runs.store import Store
-
-save, left = Store.save, [int(sys.argv.pop(1))]
-
-def save_and_die(self, *arguments, **named):
-    save(self, *arguments, **named)
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-Store.save = save_and_die
-from parsimon.cli import main
-main()
-"""
 
 DROPOUT = """
 import torch
@@ -63,21 +42,14 @@ def build():
 """
 
 
-def command(folder: Path, *arguments: str) -> str:
-    ran = run(folder, *arguments, PYTHONPATH=str(folder), OMP_NUM_THREADS="1")
+def command(folder: Path, *arguments: str) -> None:
+    ran = run(folder, *arguments)
     assert ran.returncode == 0, ran.stderr
-    return str(ran.stdout)
 
 
 def killed(folder: Path, writes: int, *arguments: str) -> None:
-    settings = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-c", KILLED, str(writes), *arguments],
-        cwd=folder,
-        env=settings,
-        capture_output=True,
-        timeout=100,
-    )
+    """Kill the command in the midst of its work, after so many writes to the run file."""
+    ran = run(folder, *arguments, writes=writes)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 
@@ -222,7 +194,14 @@ def test_a_run_with_one_draw_per_image_can_be_resumed(tmp_path: Path) -> None:
         *("--draws", "1", "--budget", "40", "--attack", "square", "--eps", "0.05", "--images", "all"),
     ]
     killed(tmp_path, 2, *arguments, "--out", "run")
+    assert runs.load(tmp_path / "run").unfinished
     command(tmp_path, "resume", "run")
+    found = runs.load(tmp_path / "run")
+    assert found.unfinished == 0
+    assert found.first.outcomes
+    for outcome in found.first.outcomes:
+        assert outcome.ended in ("success", "budget", "exhausted")
+        assert outcome.draws == 1
 
 
 def test_a_run_of_another_random_model_is_not_continued(tmp_path: Path) -> None:
@@ -235,6 +214,6 @@ def test_a_run_of_another_random_model_is_not_continued(tmp_path: Path) -> None:
     ]
     killed(tmp_path, 4, *arguments, "--out", "run")
     (tmp_path / "dropped.py").write_text(DROPOUT.replace("0.3", "0.02").replace("manual_seed(0)", "manual_seed(1)"))
-    ran = run(tmp_path, "resume", "run", PYTHONPATH=str(tmp_path))
+    ran = run(tmp_path, "resume", "run")
     assert ran.returncode == 2
     assert "this run was begun with another model" in " ".join(ran.stderr.split())
