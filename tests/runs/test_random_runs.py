@@ -23,6 +23,7 @@ from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import Task
 from parsimon.models import as_model
+from parsimon.report import charts, figures
 from parsimon.runs import preparation
 from scripted import results
 from small_model import IMAGES, LABELS, attack, linear
@@ -321,3 +322,51 @@ def test_many_draws_of_clean_images_are_announced(
     assert "is drawn" not in caplog.text
     parsimon.attack(linear, IMAGES, LABELS, 0.01, draws=20, **settings)
     assert f"each of the {len(IMAGES)} clean images is drawn 20 times first" in caplog.text
+
+
+# --- budgets and curves -----------------------------------------------------------------------------------------------
+
+
+def test_several_budgets_are_refused_before_the_first_query(tmp_path: Path) -> None:
+    """A success counts where its attack ended, and earlier points were not judged: smaller budgets are unknown."""
+
+    def never(_: Any) -> Any:
+        raise AssertionError("the model was queried")
+
+    for settings in ({"stochastic": True}, {"stochastic": True, "defence": "noise,sigma=0.02"}):
+        with pytest.raises(InputError, match="a random model needs one run per budget"):
+            parsimon.evaluate(never, IMAGES, LABELS, 0.05, budget=[10, 20], **settings)
+    said = refused(run(tmp_path, "evaluate", "--random", "--budget", "10,20", "--images", "2"))
+    assert "a random model needs one run per budget" in said
+    parsimon.evaluate(linear, IMAGES, LABELS, 0.05, budget=[10, 20], defence="bit-depth,bits=5")
+
+
+def test_a_smaller_budget_is_refused_afterwards() -> None:
+    evaluation = parsimon.evaluate(noisy(4.0), IMAGES, LABELS, 0.05, budget=30, stochastic=True, draws=20)
+    assert evaluation.robust_within(30).tolist() == evaluation.robust.tolist()
+    for find in (evaluation.robust_within, evaluation.verdict):
+        with pytest.raises(InputError, match=r"one run per budget.*30 queries"):
+            find(29)
+    exact = parsimon.evaluate(linear, IMAGES, LABELS, 0.05, budget=30)
+    assert exact.robust_within(0).all()
+
+
+def test_no_curve_of_a_random_model_is_drawn(random_result: parsimon.Result) -> None:
+    exact = parsimon.Comparison({"Thrift": attack()})
+    random = parsimon.Comparison({"Thrift": random_result})
+    only = charts.success_chart({"random": random})
+    assert only["lines"] == []
+    assert only["hint"].startswith("A random model has no curve")
+    both = charts.success_chart({"exact": exact, "random": random})
+    assert [line["name"] for line in both["lines"]] == ["Thrift, exact"]
+    assert both["hint"].startswith("A random model has no curve")
+    assert "no curve" not in charts.success_chart({"exact": exact})["hint"]
+    with pytest.raises(InputError, match="no success curve: a random model needs one run per budget"):
+        figures.comparison_curves({"random": random})
+    settings: Any = {"budget": 20, "stochastic": True, "draws": 10}
+    grid = parsimon.evaluate({"one": noisy(4.0)}, IMAGES, LABELS, [0.02, 0.05], **settings)
+    (chart,) = charts.accuracy_charts(grid)
+    assert (chart["lines"], chart["hint"][:27]) == ([], "A random model has no curve")
+    with pytest.raises(InputError, match="no figure against queries: a random model"):
+        figures.accuracy_against_queries(grid)
+    figures.accuracy_against_radius(grid)

@@ -124,6 +124,18 @@ def test_a_killed_run_behind_keyed_noise_is_resumed_to_the_same_bytes(
     assert noise.same(out)
 
 
+def test_plot_leaves_out_a_random_run_and_says_why(noise: Noise) -> None:
+    ran = run(noise.folder, "plot", "whole")
+    assert ran.returncode == 2
+    assert "no success curve: a random model needs one run per budget" in " ".join(ran.stderr.split())
+    exact = ["run", "--data", "data.npz", "--images", "2", "--budget", "5", "--out", "exact"]
+    command(noise.folder, *exact)
+    ran = run(noise.folder, "plot", "whole", "exact", "--out", "both.svg")
+    assert ran.returncode == 0, ran.stderr
+    assert "note: whole is left out: a random model" in " ".join(ran.stderr.split())
+    assert (noise.folder / "both.svg").exists()
+
+
 def test_workers_give_the_same_bytes(noise: Noise) -> None:
     command(noise.folder, *noise.arguments("workers"), "--workers", "2")
     assert noise.same("workers")

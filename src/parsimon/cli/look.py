@@ -18,6 +18,7 @@ from parsimon.errors import InputError
 from parsimon.report import figures
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import EvaluationGrid
+from parsimon.results.result import RANDOM_BUDGETS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +71,7 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.option(
     "--against",
     type=click.Choice(["radius", "queries"]),
-    help="Horizontal axis of an evaluation's figure. [default: radius if there are several]",
+    help="Horizontal axis of an evaluation's figure. [default: radius if there are several, or for a random model]",
 )
 @click.option("--log", is_flag=True, help="Use a logarithmic axis for queries.")
 @click.option(
@@ -85,7 +86,8 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
     """Plot the success curves of runs, or the robust accuracy of an evaluation, with 95 % intervals.
 
     White-box attacks are dashed lines. With several runs, labels name the run, an attack keeps its colour, and all
-    curves end at the smallest budget. Requires matplotlib: pip install 'parsimon[plot]'.
+    curves end at the smallest budget. A random model has no curves against queries. Requires matplotlib: pip install
+    'parsimon[plot]'.
 
     \b
     parsimon plot parsimon-results/2026-11-16-024905
@@ -109,7 +111,8 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
 def _evaluation_figure(grid: EvaluationGrid, against: str | None, log: bool, width: float) -> Figure:
     if grid.unfinished:
         print(f"note: {grid.unfinished:,} evaluations are unfinished and not drawn", file=sys.stderr)
-    if (against or ("radius" if len(grid.radii) > 1 else "queries")) == "radius":
+    several = len(grid.radii) > 1 or grid.any_evaluation.random  # which has no curve against queries
+    if (against or ("radius" if several else "queries")) == "radius":
         return figures.accuracy_against_radius(grid, width=width)
     return figures.accuracy_against_queries(grid, log=log, width=width)
 
@@ -123,4 +126,8 @@ def _run_figure(folders: tuple[Path, ...], log: bool, width: float) -> Figure:
         if comparison.unfinished:
             note = f"note: {name} has {comparison.unfinished:,} unfinished images: curves end where one stopped"
             print(note, file=sys.stderr)
+    exact = {name: comparison for name, comparison in comparisons.items() if not comparison.first.random}
+    for name in (set(comparisons) - set(exact)) if exact else ():
+        print(f"note: {name} is left out: {RANDOM_BUDGETS}", file=sys.stderr)
+    comparisons = exact or comparisons
     return figures.comparison_curves(comparisons, log=log, width=width)

@@ -20,6 +20,10 @@ _READING = (
     "To read values, point at the plot, or focus it and use the arrow keys. Wide intervals stand at the right edge; "
     "point at a name to see its band."
 )
+_NO_CURVE = (
+    "A random model has no curve: fresh draws decide about an image only once, at the end of its attack. Make one run "
+    "per budget. "
+)
 _SUCCESS_HINT = "The share of attacked images fooled within a number of queries, with its 95 % Wilson interval. "
 
 
@@ -31,9 +35,11 @@ def success_chart(comparisons: Mapping[str, Comparison]) -> Data:
     several = len(comparisons) > 1
     looks = marks_of_runs({name: list(comparison.black_box) for name, comparison in comparisons.items()})
     lines: list[Data] = []
+    random = False
     for run, comparison in comparisons.items():
         for attack, result in comparison.results.items():
-            if not result.outcomes:
+            random |= result.random
+            if not result.outcomes or result.random:
                 continue
             line = {"name": f"{attack}, {run}" if several else attack, **_success_line(result)}
             lines.append({**line, **_look(looks.get((run, attack)), lines, several=several)})
@@ -41,7 +47,7 @@ def success_chart(comparisons: Mapping[str, Comparison]) -> Data:
     return {
         "name": "",
         "heading": "Success against queries",
-        "hint": _SUCCESS_HINT + _READING,
+        "hint": _NO_CURVE * random + (_SUCCESS_HINT + _READING if lines or not random else ""),
         "budget": budget,
         "lines": lines,
     }
@@ -121,6 +127,9 @@ def _look(mark: Mark | None, before: Sequence[Data], *, several: bool) -> Data:
 
 def accuracy_charts(grid: EvaluationGrid) -> list[Data]:
     """Return a chart for each radius: the models' robust accuracy against queries per image and attack."""
+    if grid.any_evaluation.random:
+        heading = "Robust accuracy against queries"
+        return [{"name": "", "heading": heading, "hint": _NO_CURVE, "budget": grid.any_evaluation.budget, "lines": []}]
     looks = marks_in_order(grid.models)
     budgets = grid.any_evaluation.budgets
     exact = " and ".join(f"{budget:,}" for budget in budgets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from parsimon.report.style import (
     thousands,
     tick_locator,
 )
+from parsimon.results.result import RANDOM_BUDGETS
 from parsimon.results.statistics import Interval, band, curve, known_queries, mean_band, median_radii
 from parsimon.results.tables import radius_text
 
@@ -68,6 +69,7 @@ def success_curves(
         width: Inches.
         looks: The mark of each attack; by default those of `parsimon.report.style.marks`.
     """
+    _check_not_random(each for found in entries.values() for each in found)
     figure, axes = plot_axes(width)
     ends: list[_End] = []
     shades = []
@@ -153,6 +155,7 @@ def curve_bands(
 
     `families` holds the outcomes of each setting of an attack, by the attack's name.
     """
+    _check_not_random(each for family in families.values() for found in family for each in found)
     figure, axes = plot_axes(width)
     for number, (name, mark) in enumerate(marks(families).items()):
         places = _places(number, len(families), budget, log=False)
@@ -205,6 +208,8 @@ def accuracy_against_queries(grid: EvaluationGrid, *, log: bool = False, width: 
 
     95 % intervals stand at the right edge. An unfinished evaluation has no line.
     """
+    if grid.any_evaluation.random:
+        raise InputError(f"no figure against queries: {RANDOM_BUDGETS}")
     figure, axes = plot_axes(width)
     budget = grid.any_evaluation.budget
     radii = [radius_text(eps) for eps in grid.radii]
@@ -229,6 +234,12 @@ def accuracy_against_queries(grid: EvaluationGrid, *, log: bool = False, width: 
     axes.set_xlabel("Queries per image and attack")
     legend_above(figure, axes)
     return figure
+
+
+def _check_not_random(outcomes: Iterable[Outcome]) -> None:
+    """Refuse curves of a random model: a success counts where the attack ended, and earlier points were not judged."""
+    if any(each.draws for each in outcomes):
+        raise InputError(f"no success curve: {RANDOM_BUDGETS}")
 
 
 _End = tuple[float, Interval, Mark]  # the value at the end of a line, its interval, its look

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from parsimon.errors import InputError, quote
 from parsimon.results.display import Displayed
 from parsimon.results.headline import evaluation_basis, evaluation_headline
-from parsimon.results.result import CleanPredictions, Result
+from parsimon.results.result import RANDOM_BUDGETS, CleanPredictions, Result
 from parsimon.results.rows import Row, evaluation_rows
 from parsimon.results.statistics import Interval
 from parsimon.results.table import Table
@@ -74,9 +74,17 @@ class Evaluation(Displayed):
         """The images that the model classifies correctly without an attack, as a mask."""
         return self.clean.correct
 
+    @property
+    def random(self) -> bool:
+        """Whether the model is random."""
+        return self.any_result.random
+
     @cached_property
     def fooled_after(self) -> NDArray[np.float64]:
-        """The fewest queries in which an attack fooled each image; infinite for a robust image."""
+        """The fewest queries in which an attack fooled each image; infinite for a robust image.
+
+        On a random model, the queries at which the attack ended: only its last point was judged.
+        """
         found = np.full(len(self.correct), np.inf) if self.smaller is None else self.smaller.fooled_after.copy()
         for result in self.black_box.values():
             for outcome in result.outcomes:
@@ -89,8 +97,10 @@ class Evaluation(Displayed):
 
         Each attack was run with the largest budget, on which the schedule of some depends. At each of `budgets` this is
         what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
-        fooled.
+        fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack.
         """
+        if self.random and budget < self.budget:
+            raise InputError(f"{RANDOM_BUDGETS}; this evaluation has {self.budget:,} queries", argument="budget")
         return self.correct & (self.fooled_after > budget)
 
     @property

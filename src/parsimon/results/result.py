@@ -26,6 +26,8 @@ from parsimon.results.tables import comparison_table, paired_table
 from parsimon.results.verdict import Verdict
 from parsimon.results.warnings import warnings_of
 
+RANDOM_BUDGETS = "a random model needs one run per budget: fresh draws decide only once, at the end of an attack"
+
 
 @dataclass(frozen=True)
 class CleanPredictions:
@@ -101,6 +103,11 @@ class Result(Displayed):
     def traffic(self) -> Traffic | None:
         """Images sent over the network for this attack; None for a local model."""
         return self.counters.traffic
+
+    @property
+    def random(self) -> bool:
+        """Whether the model is random, so that fresh draws decided about each image."""
+        return self.threat.sampling is not None
 
     @property
     def attacked(self) -> NDArray[np.bool_]:

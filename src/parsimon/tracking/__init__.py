@@ -82,9 +82,10 @@ class Tracking:
     def end(self, comparison: Comparison, classes: Sequence[str] | None) -> None:
         """Record the results of a finished or interrupted run."""
         for name, result in comparison.results.items():
-            found = curve(result.outcomes, result.budget)
-            at = np.unique([0, *found.queries[found.queries <= found.known], found.known])
-            self._send("curve", name, at.tolist(), found.at(at).tolist())
+            if not result.random:  # a random model has no result at smaller budgets
+                found = curve(result.outcomes, result.budget)
+                at = np.unique([0, *found.queries[found.queries <= found.known], found.known])
+                self._send("curve", name, at.tolist(), found.at(at).tolist())
             for outcome in [each for each in result.outcomes if each.success][:_PICTURES]:
                 pixels = np.concatenate([as_rgb(each) for each in triptych(result, outcome)], axis=1)
                 before, after, queries = caption(result, outcome, classes)

@@ -29,6 +29,7 @@ function showPlot(section, number) {
     ({ budget, lines } = chart);
     section.querySelector("h3").textContent = chart.heading;
     section.querySelector(".hint").textContent = chart.hint;
+    for (const part of section.querySelectorAll(".segments, .within, .legend, .plot")) part.hidden = !lines.length;
     rises = [...new Set([1, ...lines.filter((line) => !line.white_box).flatMap((line) => line.queries), budget])]
       .filter((queries) => queries > 0)
       .sort((a, b) => a - b);
