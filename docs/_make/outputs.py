@@ -36,6 +36,7 @@ _PART = re.compile(
     r"|^<!-- output: (?P<output>[^\n]*) -->\n\n?```text\n(?P<shown>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_PROGRESS = re.compile(r"[\d,]+ of [\d,]+ images, .* per second")  # printed only if a command takes long
 
 
 def pages() -> list[Path]:
@@ -87,7 +88,8 @@ def _output_of(command: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+    lines = (line.rstrip() for line in text.strip("\n").splitlines())
+    return "\n".join(line for line in lines if not _PROGRESS.search(line))
 
 
 if __name__ == "__main__":

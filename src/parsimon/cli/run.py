@@ -88,7 +88,7 @@ def run(context: click.Context, /, spec: Path | None, **settings: Any) -> None:
     "--relative-to",
     metavar="ATTACK",
     shell_complete=ATTACK_NAMES,
-    help="Also average queries over the images that this attack fooled. [default: nes]",
+    help="Add a column: mean queries on the images that this attack fooled. [default: nes]",
 )
 @click.argument("attacks", nargs=-1, metavar="[ATTACK]...", shell_complete=ATTACK_NAMES)
 def compare(attacks: tuple[str, ...], **settings: Any) -> None:
