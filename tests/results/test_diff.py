@@ -78,6 +78,14 @@ def test_a_failure_names_what_was_compared() -> None:
     assert "lower end" in lower
 
 
+def test_the_noise_of_verdicts_on_random_models_is_said_not_to_be_in_p() -> None:
+    rows = (DiffRow("robust", "robust", 8 / 255, Difference(50, 30, 20, tuple(range(10)), ())),)
+    plain, random = Diff("old", "new", rows), Diff("old", "new", rows, random=True)
+    (note,) = set(random.table().notes) - set(plain.table().notes)
+    assert "interval and p leave out the chance in the draws" in note
+    assert (plain.as_dict()["random"], random.as_dict()["random"]) == (False, True)
+
+
 def test_defences_are_in_the_title() -> None:
     rows = (DiffRow("robust", "robust", 8 / 255, None),)
     assert Diff("old", "new", rows).table().title == "old -> new"

@@ -17,6 +17,7 @@ from parsimon import runs
 from parsimon.cli.commands import command
 from parsimon.errors import InputError
 from parsimon.runs.config import RunConfig
+from parsimon.runs.difference import check_baseline
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,26 @@ def test_models_that_were_attacked_otherwise_are_refused(folder: Path, robust: P
     other = make_run(folder, f"other {name}", **settings)
     with pytest.raises(InputError, match=f"attacked alike.* {name} is"):
         runs.diff(robust, other)
+
+
+def test_random_runs_must_agree_in_all_that_decides(folder: Path, robust: Path) -> None:
+    """The defence may differ: the title names it. A default equals the same number as typed."""
+    shared: dict[str, Any] = {"stochastic": True, "budget": 10, "defence": ("noise,sigma=0.02",)}
+    drawn = make_run(folder, "drawn", draws=100, **shared)
+    with pytest.raises(InputError, match=r"attacked alike.* stochastic is False.*--random"):
+        runs.diff(make_run(folder, "short", budget=10), drawn)
+    for setting in ({"draws": 11}, {"repeats": 2}, {"error_rate": 1.0}):
+        (name,) = setting
+        other = make_run(folder, f"drawn with other {name}", **{**shared, **setting})
+        with pytest.raises(InputError, match=f"attacked alike.* {name} is"):
+            runs.diff(drawn, other)
+        with pytest.raises(InputError, match=f"attacked alike.* {name} is"):
+            check_baseline(drawn, [runs.config_of(other)])
+    other = make_run(folder, "more noise", **{**shared, "defence": ("noise,sigma=0.03",)})
+    found = runs.diff(drawn, other)
+    assert found.random
+    assert found.title.endswith(" behind noise,sigma=0.03")
+    assert not runs.diff(robust, robust).random
 
 
 def test_other_images_are_refused(folder: Path, robust: Path) -> None:

@@ -17,6 +17,8 @@ from parsimon.results.table import Cell, Table
 from parsimon.results.tables import behind, radius_text
 from parsimon.results.verdict import Gate
 
+_RANDOM_NOTE = "Random models: interval and p leave out the chance in the draws; two runs of one model may differ."
+
 
 @dataclass(frozen=True, eq=False)
 class Standing:
@@ -133,6 +135,7 @@ class Diff:
         unfinished: Names of those that are unfinished.
         old_defence: Defences in front of the old models.
         new_defence: Defences in front of the new models.
+        random: Whether the models are random.
     """
 
     old: str
@@ -141,6 +144,7 @@ class Diff:
     unfinished: tuple[str, ...] = ()
     old_defence: tuple[str, ...] = ()
     new_defence: tuple[str, ...] = ()
+    random: bool = False
 
     @property
     def title(self) -> str:
@@ -178,6 +182,7 @@ class Diff:
             "new": self.new,
             "old_defence": list(self.old_defence) or None,
             "new_defence": list(self.new_defence) or None,
+            "random": self.random,
             "unfinished": list(self.unfinished),
             "differences": rows,
         }
@@ -190,6 +195,7 @@ class Diff:
             "Difference: new minus old, in points, with its 95% Newcombe interval.",
             "Worse, better: images on which only the old, only the new model is robust.",
             "McNemar p: exact test that both are equally robust.",
+            *([_RANDOM_NOTE] if self.random else []),
             *(f"Unfinished: {name}. Resume it first." for name in self.unfinished),
         ]
         return Table(self.title, headers, [[_cells(row) for row in self.rows]], notes)

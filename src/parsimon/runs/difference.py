@@ -13,11 +13,13 @@ from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
 from parsimon.results.tables import radius_text
 from parsimon.runs import stored
-from parsimon.runs.config import RunConfig
+from parsimon.runs.config import SAMPLING, RunConfig
 from parsimon.runs.evaluation import evaluation_config, is_evaluation, load_evaluation
 
-# Two models are compared only if these agree: a weaker attack would make the new one look better.
-_MUST_AGREE = ("attacks", "budget", "targets", "loss", "eight_bit", "selection", "sample")
+# Two models are compared only if these agree: a weaker attack would make the new one look better. The defence may
+# differ: what it buys is a question of its own, and the title names it.
+_MUST_AGREE = ("attacks", "budget", "targets", "loss", "eight_bit", "selection", "sample", "stochastic")
+_RANDOM_HINT = "attack both with stochastic=True (--random), which a model that is not random allows too"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def diff(old: str | Path, new: str | Path) -> Diff:
         DiffRow(mine[0], its[0], its[1], _difference(before[mine], after[its])) for mine, its in _pairs(before, after)
     ]
     defences = (next(iter(cells.values())).config.defence or () for cells in (before, after))  # one for all cells
-    return Diff(str(old), str(new), tuple(rows), tuple(left), *defences)
+    random = any(cell.config.stochastic for cells in (before, after) for cell in cells.values())
+    return Diff(str(old), str(new), tuple(rows), tuple(left), *defences, random=random)
 
 
 def check_baseline(baseline: Path, planned: Iterable[RunConfig]) -> None:
@@ -84,12 +87,14 @@ def _pairs(before: Collection[_Key], after: Collection[_Key]) -> list[tuple[_Key
 
 def _check_alike(old: RunConfig, new: RunConfig) -> None:
     """Refuse two runs that did not attack the same images in the same way."""
-    for name in _MUST_AGREE:
-        before, after = getattr(old, name), getattr(new, name)
+    for name in (*_MUST_AGREE, *(SAMPLING if old.sampling and new.sampling else ())):
+        # A default of the settings of random models equals the same number as typed.
+        before, after = (getattr(each.sampling if name in SAMPLING else each, name) for each in (old, new))
         if before != after:
+            hint = f": {_RANDOM_HINT}" if name == "stochastic" else ""
             raise InputError(
                 f"both models must be attacked alike to be compared; {name} is {quote(before)} in the old run and "
-                f"{quote(after)} in the new one"
+                f"{quote(after)} in the new one{hint}"
             )
     if stored.data_of(old).fingerprint != stored.data_of(new).fingerprint:
         raise InputError(
