@@ -311,7 +311,7 @@ def test_a_run_that_is_stopped_anywhere_and_resumed_gives_the_same_outcomes(name
 @pytest.mark.parametrize("name", [name.replace("nes", "nes,samples=10") for name in SCORE_BASED])
 def test_a_model_that_is_not_random_is_fooled_on_the_same_images(name: str) -> None:
     """With ample queries; the last images are beyond reach."""
-    attack, plain, budget = parse_attack(name), Threat(0.02, loss="margin"), 1500
+    attack, plain, budget = parse_attack(name), Threat(0.02, loss="margin"), 800
     tasks = tasks_for(SHAPE, plain, 8)
     exact = results(Engine(attack, Network(SHAPE), plain, budget=budget).run(tasks))
     sampled = replace(plain, sampling=Sampling(draws=3))

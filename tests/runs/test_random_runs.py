@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 from torch import nn
 
 import parsimon
 from command import refused, run
-from parsimon import InputError, ModelError
+from parsimon import InputError, ModelError, ParsimonError
 from parsimon.attacks.registry import parse_attack
+from parsimon.cli.commands import command
 from parsimon.core.engine import Engine
 from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Threat
@@ -152,11 +154,17 @@ def test_gradients_are_refused_behind_a_defence() -> None:
         (["--defence", "noise", "--draws", "20"], "random by design"),
     ],
 )
-def test_the_command_refuses_in_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:
-    said = refused(run(tmp_path, "run", "--images", "2", "--budget", "5", *options))
+def test_the_command_refuses_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(command, ["run", "--images", "2", "--budget", "5", *options])
+    assert isinstance(ran.exception, ParsimonError)
+    (said,) = str(ran.exception).splitlines()
     assert sentence in said
     if "--random" not in options:
         assert "--random" in said
+    assert not list(tmp_path.iterdir())
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------
