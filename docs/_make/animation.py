@@ -56,10 +56,10 @@ class Attacked(NamedTuple):
 def attacked(number: int = IMAGE) -> Attacked:
     """Attack a bundled image, and return every query."""
     target = bundled(NETWORK)
-    start, *told = steps(target.sample(number), target, "thrift", RADIUS)
+    start, *events = steps(target.sample(number), target, "thrift", RADIUS)
     queries = [
         Query(each["query"], pixels_of(each["frame"]), each["loss"], CLASSES[each["seen"]], each["confidence"])
-        for each in told
+        for each in events
         if "query" in each
     ]
     return Attacked(pixels_of(start["pictures"]["original"]), CLASSES[start["label"]], start["confidence"], queries)
@@ -89,9 +89,7 @@ def frame(attack: Attacked, until: int) -> Figure:
     change = 127.5 + (best.pixels.astype(float) - attack.original) / (255 * EPS) * 127.5
     picture(panels[0], attack.original, "image", f"{attack.label} {attack.confidence:.0%}", INK)
     picture(panels[1], change.clip(0, 255).astype(np.uint8), "perturbation, amplified", "at most 8/255", MUTED)
-    picture(
-        panels[2], best.pixels, "best query so far", f"{best.label} {best.confidence:.0%}", "#C00000" if won else INK
-    )
+    picture(panels[2], best.pixels, "best query so far", f"{best.label} {best.confidence:.0%}", WON if won else INK)
     curve(panels[3], attack, made, colour)
     panels[3].set_title(f"query {made[-1].number}", fontsize=16, color=INK, pad=8, fontweight="bold")
     return figure
