@@ -3,6 +3,9 @@
 python docs/_make/screenshots.py [FOLDER]      # by default docs/pictures; needs the extras onnx and plot, and Chromium
 
 Everything in them is real: the script runs attacks on the bundled network, and opens what parsimon makes of them.
+
+    report.png, curves.png    parsimon compare thrift square parsimonious --images 200 --budget 500 --out results
+    live-page.png             parsimon compare thrift square parsimonious --images 60 --budget 2000 --out results
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ WIDTH, SCALE = 900, 1.5  # of the page in its pixels, and pixels of the picture 
 COLOURS = 256
 MOST_BYTES = 200_000
 
-_ATTACKS = ("compare", "thrift", "square", "parsimonious")
+_FINISHED = "compare thrift square parsimonious --images 200 --budget 500 --out results"
+_LIVE = (
+    "compare thrift square parsimonious --images 60 --budget 2000 --out results"  # docs/guides/live-page.md names it
+)
 _MINUTES = 5  # of patience with the run of the live page
 
 
-def parsimon(*words: str, folder: Path) -> subprocess.Popen[str]:
+def parsimon(arguments: str, folder: Path) -> subprocess.Popen[str]:
     """Start the command in a folder."""
-    command = [sys.executable, "-m", "parsimon", *words]
+    command = [sys.executable, "-m", "parsimon", *arguments.split()]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -63,8 +69,8 @@ def photograph(page: Page, top: str, path: Path) -> None:
 
 def photograph_report(browser: Browser, made: Path, path: Path) -> None:
     """Photograph the curves and the first images of the report of a finished run."""
-    parsimon(*_ATTACKS, "--images", "200", "--budget", "500", "--out", "results", folder=made).communicate()
-    parsimon("report", "results", folder=made).communicate()
+    parsimon(_FINISHED, made).communicate()
+    parsimon("report results", made).communicate()
     page = opened(browser, (made / "results" / "report.html").as_uri(), 1200)
     page.select_option("select[name=class]", label="automobile")  # on these, all attacks can be told from each other
     photograph(page, ".curves", path)
@@ -84,8 +90,10 @@ def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 def photograph_live_page(browser: Browser, made: Path, path: Path) -> None:
     """Photograph the live page while its run is under way: the first attack has ended, the second is running."""
-    running = parsimon(*_ATTACKS, "--images", "60", "--budget", "2000", "--out", "live", folder=made)
-    viewing = parsimon("view", "live", "--no-open", "--json", folder=made)
+    folder = made / "live"
+    folder.mkdir()
+    running = parsimon(_LIVE, folder)
+    viewing = parsimon("view results --no-open --json", folder)
     with ending(running), ending(viewing):
         assert viewing.stdout is not None, "it has a pipe"
         document = ""
@@ -105,7 +113,7 @@ def photograph_live_page(browser: Browser, made: Path, path: Path) -> None:
 
 def draw_curves(made: Path, path: Path) -> None:
     """Draw what docs/guides/figures.md describes: the success curves of the same run."""
-    parsimon("plot", "results", "--out", "curves.png", folder=made).communicate()
+    parsimon("plot results --out curves.png", made).communicate()
     shutil.copy(made / "curves.png", path)
     print(f"{path}: {path.stat().st_size:,} bytes")
 
