@@ -9,7 +9,7 @@ import numpy as np
 
 from parsimon.attacks import PGD, Thrift
 from parsimon.attacks.registry import attack_rows, reference_row
-from parsimon.core.threat import Loss, Scores, Threat
+from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images
@@ -23,8 +23,7 @@ from parsimon.runs.defences import FLAG_PRICE, assess_in_memory
 from parsimon.runs.evaluation import EvaluationConfig, check_black_box, default_attacks, evaluate_radii
 from parsimon.runs.execute import Watch, execute
 from parsimon.runs.findings import Findings, find
-from parsimon.runs.inputs import open_model_for
-from parsimon.runs.preflight import first_kind
+from parsimon.runs.inputs import kind_returned
 from parsimon.runs.preparation import Inputs
 
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
@@ -294,9 +293,8 @@ def assess_defence(
 
 def _default_attacks(config: EvaluationConfig, models: Iterable[Any], images: Any) -> tuple[str, ...]:
     """Return the default attacks of an evaluation, by what the models return."""
-    run, pixels = config.run, as_images(images)
-    threat = Threat(config.radii[0], eight_bit=run.eight_bit)
-    return default_attacks(run.scores or first_kind(open_model_for(run, model), pixels, threat) for model in models)
+    run, pixels = config.run.replace(eps=config.eps[0]), as_images(images)
+    return default_attacks(kind_returned(run, model, pixels) for model in models)
 
 
 def check(

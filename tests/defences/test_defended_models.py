@@ -14,6 +14,7 @@ from torch import nn
 
 from parsimon.core.model import Keys, Model
 from parsimon.defences import AAA, BitDepth, Blacklight, Defence, InputNoise, Jpeg, ResizePad, RoundedScores, defended
+from parsimon.defences.base import needs_kind, told
 from parsimon.errors import InputError
 from parsimon.models import FunctionModel, as_model
 
@@ -50,14 +51,13 @@ def respond(model: Model, images: Pixels = IMAGES, keys: Keys = KEYS) -> NDArray
 
 @pytest.mark.parametrize("defence", ALL)
 def test_a_function_and_a_module_with_the_same_weights_respond_alike(defence: Defence) -> None:
-    function, module = (respond(defended(model, [defence])) for model in models())
+    function, module = (respond(defended(model, [defence], "logits")) for model in models())
     np.testing.assert_allclose(function, module, atol=0.0101 if isinstance(defence, RoundedScores) else 1e-3)
 
 
 @pytest.mark.parametrize("defence", ALL)
 def test_a_row_depends_on_nothing_but_its_image_and_key(defence: Defence) -> None:
-    model = defended(FunctionModel(linear), [defence])
-    model.returns = "logits" if model.returns is None else model.returns
+    model = defended(FunctionModel(linear), [defence], "logits")
     whole = respond(model)
     order = np.random.default_rng(3).permutation(len(IMAGES))
     np.testing.assert_array_equal(respond(model, IMAGES[order], KEYS[order]), whole[order])
@@ -70,7 +70,7 @@ def test_a_row_depends_on_nothing_but_its_image_and_key(defence: Defence) -> Non
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_images_and_keys_are_not_changed(defence: Defence, number: int) -> None:
     images, keys = IMAGES.copy(), KEYS.copy()
-    model = defended(models()[number], [defence])
+    model = defended(models()[number], [defence], "logits")
     respond(model, images, keys)
     model(model.put(images))
     np.testing.assert_array_equal(images, IMAGES)
@@ -111,7 +111,7 @@ def test_calls_without_keys_differ(defence: Defence) -> None:
 
 @pytest.mark.parametrize("defence", [Jpeg(), BitDepth(), *SCORE_DEFENCES, Blacklight()])
 def test_other_defences_are_not_random(defence: Defence) -> None:
-    model = defended(FunctionModel(linear), [defence])
+    model = defended(FunctionModel(linear), [defence], "logits")
     assert not model.random
     np.testing.assert_array_equal(model(IMAGES), respond(model))
 
@@ -142,7 +142,7 @@ def test_the_predicted_class_is_that_of_the_model(defence: Any, probabilities: b
         return np.asarray(softmax(logits, axis=1)) if probabilities else logits
 
     images = np.random.default_rng(6).random((500, 3, 8, 8), dtype=np.float32)
-    model = defended(FunctionModel(function), [defence])
+    model = defended(FunctionModel(function), [defence], "probabilities" if probabilities else "logits")
     shown = model(images)
     np.testing.assert_array_equal(shown.argmax(axis=1), linear(images).argmax(axis=1))
     assert model.returns == defence.returns
@@ -152,13 +152,44 @@ def test_the_predicted_class_is_that_of_the_model(defence: Any, probabilities: b
 
 @pytest.mark.parametrize("defence", SCORE_DEFENCES)
 def test_score_defences_refuse_labels(defence: Defence) -> None:
-    model = defended(FunctionModel(lambda images: linear(images).argmax(axis=1)), [defence])
+    classes = FunctionModel(lambda images: linear(images).argmax(axis=1))
     with pytest.raises(InputError, match="changes scores, and this model returns labels"):
-        model(IMAGES)
+        defended(classes, [defence])(IMAGES)
+    with pytest.raises(InputError, match="changes scores, and this model returns labels"):
+        defended(classes, [defence], "labels")
+
+
+@pytest.mark.parametrize("defence", SCORE_DEFENCES)
+def test_score_defences_guess_nothing(defence: Any) -> None:
+    """A guess from a first batch would make results depend on batches and workers."""
+    model = FunctionModel(linear)
+    with pytest.raises(InputError, match="must know whether the model returns logits or probabilities"):
+        defence.protect(model)(IMAGES)
+    shown = defence.protect(model, "logits")(IMAGES)
+    np.testing.assert_array_equal(shown, defence.transform(linear(IMAGES).astype(np.float64)))
+    np.testing.assert_array_equal(told(defence.protect(model), "logits")(IMAGES), shown)
+
+
+def test_only_the_innermost_score_defence_is_told_the_kind() -> None:
+    """The other ones receive what a defence returns; those in between are kept."""
+    names = ["aaa", "jpeg", "round", "bit-depth,bits=3"]
+    model = told(defended(FunctionModel(linear), names), "logits")
+    assert not needs_kind(model)
+    rounded = RoundedScores().transform(linear(bits_of(jpeg_of(IMAGES))).astype(np.float64))
+    np.testing.assert_array_equal(model(IMAGES), AAA().transform(np.log(np.maximum(rounded, 1e-30))))
+    np.testing.assert_array_equal(model.plain()(IMAGES), model(IMAGES))
+
+
+def jpeg_of(images: Pixels) -> Pixels:
+    return Jpeg().transform(images, [])
+
+
+def bits_of(images: Pixels) -> Pixels:
+    return BitDepth(3).transform(images, [])
 
 
 def test_two_score_defences_in_a_row_are_those_of_the_formulas() -> None:
-    model = defended(FunctionModel(linear), [RoundedScores(3), AAA()])
+    model = defended(FunctionModel(linear), [RoundedScores(3), AAA()], "logits")
     expected = RoundedScores(3).transform(AAA().transform(linear(IMAGES).astype(np.float64)))
     np.testing.assert_array_equal(respond(model), expected)
     assert model.returns == "probabilities"
@@ -166,8 +197,8 @@ def test_two_score_defences_in_a_row_are_those_of_the_formulas() -> None:
 
 @pytest.mark.parametrize("names", [["blacklight"], ["noise", "blacklight"], ["blacklight", "noise", "round"]])
 def test_a_watched_model_has_a_detector_and_the_same_responses(names: Sequence[str]) -> None:
-    model = defended(FunctionModel(linear), names)
-    others = defended(FunctionModel(linear), [name for name in names if name != "blacklight"])
+    model = defended(FunctionModel(linear), names, "logits")
+    others = defended(FunctionModel(linear), [name for name in names if name != "blacklight"], "logits")
     assert model.detector == Blacklight()
     assert others.detector is None
     responses = respond(model)

@@ -48,8 +48,9 @@ def export(folder: Path, form: Form, attack: str | None, out: Path | None, model
         comparison = runs.load(each)
         chosen = _chosen(comparison, attack)
         place = target if len(folders) == 1 else target / each.relative_to(folder)
-        opened = None if form == "npz" else open_model_for(runs.config_of(each), model)
-        rows = export_adversarial(chosen, goals_of(comparison, runs.config_of(each)), place, form, opened)
+        config = runs.config_of(each)
+        opened = None if form == "npz" else open_model_for(config, comparison.first.images, model)
+        rows = export_adversarial(chosen, goals_of(comparison, config), place, form, opened)
         written.append(_described(place, form, rows))
     answer(lambda: {"run": str(folder), "exports": written}, lambda: _print(written))
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.model import Detector, Keys, Model, Traffic
-from parsimon.core.threat import Scores, detect_scores, to_eight_bit
+from parsimon.core.threat import Scores, to_eight_bit
 from parsimon.core.types import Paper
 from parsimon.errors import InputError, unknown_name
 
@@ -83,8 +83,13 @@ class ScoreDefence(Defence):
     def transform(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores to show for these logits. The argument must not be changed."""
 
-    def protect(self, model: Model) -> Model:
-        return ScoreDefendedModel(model, self)
+    def protect(self, model: Model, returns: Scores | None = None) -> Model:
+        """Return the model behind this defence.
+
+        `returns` is what the model returns, unless the model says so itself. If nobody does, a run detects it from all
+        clean images before it calls the defended model.
+        """
+        return ScoreDefendedModel(model, self, returns)
 
 
 class StatefulDefence(Defence, Detector):
@@ -111,7 +116,11 @@ class DefendedModel(Model):
         return self.model.traffic
 
     def plain(self) -> Model:
-        return self.defence.protect(self.model.plain())
+        return self.around(self.model.plain())
+
+    def around(self, model: Model) -> Model:
+        """Return another model behind the same defence."""
+        return self.defence.protect(model)
 
 
 class InputDefendedModel(DefendedModel):
@@ -145,16 +154,20 @@ class InputDefendedModel(DefendedModel):
 
 
 class ScoreDefendedModel(DefendedModel):
-    """A model behind a score defence."""
+    """A model behind a score defence.
+
+    Attributes:
+        received: What the model behind it returns; None: not known yet, so calls are refused.
+    """
 
     defence: ScoreDefence
 
-    def __init__(self, model: Model, defence: ScoreDefence) -> None:
+    def __init__(self, model: Model, defence: ScoreDefence, received: Scores | None = None) -> None:
         super().__init__(model, defence)
-        if model.gives == "label":
-            raise InputError(f"{type(defence).__name__} changes scores, and this model returns labels")
         self.returns = defence.returns
-        self._kind = model.returns  # of the model's own scores
+        self.received = model.returns or ("probabilities" if model.top is not None else received)
+        if model.gives == "label" or self.received == "labels":
+            raise self._labels()
 
     def __call__(self, images: Any) -> NDArray[Any]:
         return self._shown(self.model(images))
@@ -165,13 +178,23 @@ class ScoreDefendedModel(DefendedModel):
     def _shown(self, response: NDArray[Any]) -> NDArray[np.float64]:
         scores = np.asarray(response)
         if scores.ndim != 2 or scores.shape[1] < 2:
-            raise InputError(f"{type(self.defence).__name__} changes scores, and this model returns labels")
-        if self._kind is None:
-            self._kind = detect_scores(scores)
+            raise self._labels()
+        if self.received is None:
+            raise InputError(
+                f"{type(self.defence).__name__} must know whether the model returns logits or probabilities: pass "
+                "returns='logits' or returns='probabilities' to protect"
+            )
         logits = scores.astype(np.float64)
-        if self._kind == "probabilities":
+        if self.received == "probabilities":
             logits = np.log(np.maximum(logits, _LEAST_PROBABILITY))
         return self.defence.transform(logits)
+
+    def around(self, model: Model) -> Model:
+        return self.defence.protect(model, self.received)
+
+    def _labels(self) -> InputError:
+        name = type(self.defence).__name__
+        return InputError(f"{name} changes scores, and this model returns labels", argument="defence")
 
 
 class WatchedModel(DefendedModel):
@@ -186,6 +209,35 @@ class WatchedModel(DefendedModel):
 
     def draw(self, images: Any, keys: Keys) -> NDArray[Any]:
         return self.model.draw(images, keys)
+
+
+def undefended(model: Model) -> Model:
+    """Return the model behind all defences; the model itself if there are none."""
+    return undefended(model.model) if isinstance(model, DefendedModel) else model
+
+
+def changes_scores(model: Model) -> bool:
+    """Return whether a defence changes the scores of the model."""
+    if not isinstance(model, DefendedModel):
+        return False
+    return isinstance(model, ScoreDefendedModel) or changes_scores(model.model)
+
+
+def needs_kind(model: Model) -> bool:
+    """Return whether a defence must be told what the model behind it returns, before the model can be called."""
+    if not isinstance(model, DefendedModel):
+        return False
+    return (isinstance(model, ScoreDefendedModel) and model.received is None) or needs_kind(model.model)
+
+
+def told(model: Model, returns: Scores) -> Model:
+    """Return the defended model whose defences know what the model behind all of them returns."""
+    if not isinstance(model, DefendedModel):
+        return model
+    behind = told(model.model, returns)
+    if isinstance(model, ScoreDefendedModel) and model.received is None:
+        return model.defence.protect(behind, returns)
+    return model.around(behind)
 
 
 def _defences_behind(model: Model) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
 from parsimon.core.model import Model
 from parsimon.core.parsing import parse_configured
+from parsimon.core.threat import Scores
 from parsimon.defences.aaa import AAA
-from parsimon.defences.base import Defence, InputDefence, ScoreDefence, StatefulDefence
+from parsimon.defences.base import Defence, InputDefence, ScoreDefence, StatefulDefence, told
 from parsimon.defences.bit_depth import BitDepth
 from parsimon.defences.blacklight import Blacklight
 from parsimon.defences.input_noise import InputNoise
@@ -34,11 +35,12 @@ def parse_defence(text: str) -> Defence:
     return parse_configured(text, "defence", DEFENCES)
 
 
-def defended(model: Model, defences: Sequence[Defence | str]) -> Model:
+def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | None = None) -> Model:
     """Return the model behind several defences, in the order in which a query passes them.
 
     The first defence receives the query first and the response last. A stateful defence sees the queries as they are
     sent, wherever it stands in the list, and there can be only one.
+    `returns` is what the model returns, if it is known.
     """
     if isinstance(defences, Defence | str) or not isinstance(defences, Sequence):
         raise InputError(f"defences must be a list of defences or names; got {quote(defences)}", argument="defences")
@@ -47,7 +49,7 @@ def defended(model: Model, defences: Sequence[Defence | str]) -> Model:
         raise InputError("a model can have only one stateful defence", argument="defences")
     for defence in reversed(parsed):
         model = defence.protect(model)
-    return model
+    return model if returns is None else told(model, returns)
 
 
 def any_random(defences: Sequence[str]) -> bool:

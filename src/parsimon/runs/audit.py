@@ -89,7 +89,8 @@ def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
         raise InputError(
             f"{folder} has several models ({', '.join(names)}), so that model cannot stand for all of them"
         )
-    opened = {name: open_model_for(config, model) for name, config in sorted(names.items())}
+    images = {configs[each].model: run.first.images for each, run in runs.items()}
+    opened = {name: open_model_for(config, images[name], model) for name, config in sorted(names.items())}
     return [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
 
 

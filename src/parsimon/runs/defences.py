@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsimon.attacks.registry import attack_rows
-from parsimon.core.threat import Scores, Threat
+from parsimon.core.threat import Scores
 from parsimon.core.types import Attack
 from parsimon.data.validate import as_images
 from parsimon.defences import AAA, Defence, parse_defence
 from parsimon.defences.base import ScoreDefence, StatefulDefence
 from parsimon.defences.registry import any_random
 from parsimon.errors import InputError, check_number
-from parsimon.models import as_model
 from parsimon.results.defence import DefenceReport
 from parsimon.results.result import Comparison
 from parsimon.runs import stored
 from parsimon.runs.config import SAMPLING, RunConfig
 from parsimon.runs.evaluation import ENSEMBLE, LABEL_ENSEMBLE
 from parsimon.runs.execute import Watch
-from parsimon.runs.preflight import first_kind
+from parsimon.runs.inputs import kind_returned
 from parsimon.runs.progress import progress_context
 
 FAR_APART = ("scatter",)  # no query is close to another one
@@ -138,12 +137,6 @@ def _check_labels(config: RunConfig, defence: tuple[str, ...]) -> None:
         )
 
 
-def _kind(config: RunConfig, model: Any, images: Any) -> Scores:
-    """Return what the model returns without the defence."""
-    threat = Threat(config.radius, eight_bit=config.eight_bit)
-    return config.scores or first_kind(as_model(model), images, threat)
-
-
 def assess_stored(
     config: RunConfig, folder: str | Path, flag_price: float = FLAG_PRICE, *, watch: Watch | None = None
 ) -> DefenceReport:
@@ -154,7 +147,7 @@ def assess_stored(
             return stored.run(settings, Path(folder) / attacker.slug, watch=watch)
 
     check_assessable(config, flag_price)
-    kind = _kind(config, config.model, stored.data_of(config).images)
+    kind = kind_returned(config, config.model, stored.data_of(config).images)
     return assess(config, run, flag_price, kind=kind)
 
 
@@ -167,5 +160,5 @@ def assess_in_memory(
 ) -> DefenceReport:
     """Assess a defence without a folder. `model` and `images` are those of all runs."""
     check_assessable(config, flag_price)
-    kind = _kind(config, model, as_images(images))
+    kind = kind_returned(config, model, as_images(images))
     return assess(config, lambda _, settings: run(settings, attack_rows(settings.attacks)), flag_price, kind=kind)

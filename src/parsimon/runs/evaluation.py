@@ -21,7 +21,7 @@ import tomli_w
 from msgspec import Meta
 
 from parsimon.attacks.registry import attack_rows
-from parsimon.core.threat import Scores, Threat
+from parsimon.core.threat import Scores
 from parsimon.core.types import Attack
 from parsimon.defences.registry import any_random
 from parsimon.errors import InputError, StoreError, quote
@@ -39,8 +39,7 @@ from parsimon.runs.config import (
     read_toml,
 )
 from parsimon.runs.execute import Watch
-from parsimon.runs.inputs import open_model_for
-from parsimon.runs.preflight import first_kind
+from parsimon.runs.inputs import kind_returned
 from parsimon.runs.progress import progress_context
 
 ENSEMBLE = ("thrift", "square")  # what an evaluation runs, in this order
@@ -162,9 +161,8 @@ def with_attacks(config: EvaluationConfig) -> EvaluationConfig:
         return config
 
     def kind_of(model: str) -> Scores:
-        run = config.run.replace(model=model)
-        threat = Threat(config.radii[0], eight_bit=run.eight_bit)
-        return run.scores or first_kind(open_model_for(run), stored.data_of(run).images, threat)
+        run = config.run.replace(model=model, eps=config.eps[0])
+        return run.scores or kind_returned(run, model, stored.data_of(run).images)
 
     return msgspec.structs.replace(config, attacks=default_attacks(map(kind_of, config.models)))
 

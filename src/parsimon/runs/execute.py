@@ -62,7 +62,7 @@ def execute(
     if watch is not None and not callable(watch):
         raise InputError(f"watch must be a function; got {quote(watch)}")
     job = validate(config, attacks, inputs)
-    workers = worker_pool(inputs.model, config.execution, config.defence or ())
+    workers = worker_pool(inputs.model, config.execution, config.defence or (), job.undefended)
     began = time.perf_counter()
     prepared = prepare(job)
     seconds_per_query = (time.perf_counter() - began) / len(job.images) / max(1, prepared.clean.draws)
@@ -75,7 +75,7 @@ def execute(
             prepared = restore_random(store, prepared, job.targets)
             clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
-            clean = record_clean(store, clean, prepared.labels, chosen)
+            clean = record_clean(store, clean, prepared.labels, chosen, job.undefended)
         runner = _AttackRunner(job, replace(prepared, clean=clean), pool, store, watch)
         builder = ResultBuilder(config, job.images, prepared.labels, clean)
         # White-box attacks come first: they are quick, and if what they need is missing, that shows at once.

@@ -99,15 +99,24 @@ def rounding_of(store: Store) -> Rounding:
 
 
 def record_clean(
-    store: Store, clean: CleanPredictions, labels: NDArray[np.intp], chosen: list[int]
+    store: Store,
+    clean: CleanPredictions,
+    labels: NDArray[np.intp],
+    chosen: list[int],
+    undefended: Scores | None = None,
 ) -> CleanPredictions:
-    """Record what the model makes of the clean images, or check that a resumed run has the same model and data."""
+    """Record what the model makes of the clean images, or check that a resumed run has the same model and data.
+
+    `undefended` is what the model returns without its defences, if they must know it.
+    """
     assert clean.scores is not None, "only predictions that were read from a run have no scores"
     if store.get_fact("predicted") is None:
         store.set_fact("rounding", "inward")
     if store.get_fact("confidence") is None:  # not compared: another machine may round its last digits differently
         store.set_fact("confidence", [] if clean.confidence is None else clean.confidence.tolist())
     store.check_fact("kind", clean.kind)
+    if undefended is not None:
+        store.check_fact("kind without defences", undefended)
     store.check_fact("classes", clean.classes)
     store.check_fact("labels", labels.tolist())
     store.check_fact("predicted", clean.predicted.tolist())

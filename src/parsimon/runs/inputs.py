@@ -6,12 +6,15 @@ from typing import Any
 
 from parsimon import catalogue
 from parsimon.core.model import Model
+from parsimon.core.threat import Scores, Threat
+from parsimon.core.types import ImageSource
 from parsimon.data.base import Data
 from parsimon.data.named import PICTURES, open_data
 from parsimon.data.pictures import open_preprocess
 from parsimon.defences import defended
 from parsimon.errors import require
 from parsimon.models import as_model, hubs
+from parsimon.runs import preflight
 from parsimon.runs.config import RunConfig
 
 
@@ -28,9 +31,20 @@ def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
             require("onnx", "torch")
 
 
-def open_model_for(config: RunConfig, model: Any = None) -> Model:
-    """Open the model of a run behind its defences, or another copy of the model."""
-    return defended(as_model(config.model if model is None else model), config.defence or ())
+def open_model_for(config: RunConfig, images: ImageSource, model: Any = None) -> Model:
+    """Open the model of a run on these images behind its defences, or another copy of the model."""
+    opened = defended(as_model(config.model if model is None else model), config.defence or ())
+    opened, _ = preflight.settled(opened, images, _plain_threat(config), config.scores)
+    return opened
+
+
+def kind_returned(config: RunConfig, model: Any, images: ImageSource) -> Scores:
+    """Return what the model of a run returns without the run's defences: as declared, or detected from the images."""
+    return config.scores or preflight.kind_of(as_model(model), images, _plain_threat(config))
+
+
+def _plain_threat(config: RunConfig) -> Threat:
+    return Threat(config.radius, eight_bit=config.eight_bit)
 
 
 def open_data_for(model: str, text: str, preprocess: str | None) -> Data:

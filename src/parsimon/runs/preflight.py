@@ -22,7 +22,7 @@ from parsimon.core.model import ANSWER_LEVELS, Keys, Model
 from parsimon.core.threat import Scores, Threat, detect_scores, predicted_classes
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
-from parsimon.defences.base import DefendedModel
+from parsimon.defences.base import DefendedModel, needs_kind, told, undefended
 from parsimon.errors import MOST, InputError, ModelError, NothingToAttackError, check_whole
 from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
@@ -31,7 +31,7 @@ _BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
 # Tolerances relative to the spread of the scores. Smaller differences are rounding: between two calls of one model,
 # and between two machines or runtimes.
 _SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
-_FEW_IMAGES = 8
+_FEW_IMAGES, _MORE_IMAGES = 8, 64  # per batch in which kinds of scores are detected, at first and later
 _CLEAN_DRAWS = 2  # in the keys of draws; the engine has 0 for queries and 1 for fresh draws
 _ALLOW_RANDOM = "If the model is random by design, allow that with stochastic=True (--random)."
 _NOT_RANDOM = (
@@ -57,8 +57,8 @@ def prepare(
 ) -> CleanPredictions:
     """Check every image and label, and classify the images. Without labels, every prediction counts as correct.
 
-    With `detect`, the kind of the first scores is detected instead of taken from the threat. A random model is drawn,
-    with this seed.
+    With `detect`, the kind of the scores is detected instead of taken from the threat. A random model is drawn, with
+    this seed.
     """
     check_whole("batch_size", batch_size, 1)
     check_count(len(images))
@@ -69,6 +69,7 @@ def prepare(
     kept: list[NDArray[np.float32]] = []
     drawn: list[NDArray[np.intp]] = []
     varies = True
+    kind = _ScoreKind(model, None if detect else threat.scores)
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
@@ -76,12 +77,13 @@ def prepare(
             check_shape(model, shape)
         scores = classify(model, pixels, batch_size, columns or None)
         columns = scores.shape[1]
-        if start == 0:
-            threat = replace(threat, scores=_kind_of(model, scores, None if detect else threat.scores))
+        if start == 0 and threat.sampling is not None:
+            varies = model.random or largest_difference(classify(model, pixels, batch_size), scores) > 0
+        if kind.see(scores):
+            threat = replace(threat, scores=kind.found)
             if threat.sampling is None:
                 check_determinism(model, pixels, scores, threat.scores, batch_size)
-            else:
-                varies = model.random or largest_difference(classify(model, pixels, batch_size), scores) > 0
+                confidence = _one_hot_confidence(threat, start, columns)
         if start * columns < _KEPT_SCORES:
             kept.append(scores[: -(-_KEPT_SCORES // columns) - start].astype(np.float32))
         if labels is not None:
@@ -94,6 +96,7 @@ def prepare(
         predicted[start:stop] = predicted_classes(scores)
         if (sure := threat.confidence(scores)) is not None:
             confidence.append(sure)
+    kind.check()
     truth = predicted if labels is None else labels
     classes = columns if columns > 1 else max(2, 1 + int(max(truth.max(), predicted.max())))
     about_model = (np.concatenate(kept), model.fingerprint, model.runtime)
@@ -103,6 +106,12 @@ def prepare(
         return clean
     warnings = () if varies else (_NOT_RANDOM,)
     return replace(_with_errors(clean, np.concatenate(drawn), truth, model), warnings=warnings)
+
+
+def _one_hot_confidence(threat: Threat, rows: int, columns: int) -> list[NDArray[np.float64]]:
+    """Return the confidence of one-hot rows that came before the kind of the scores was known."""
+    sure = threat.confidence(np.eye(columns)[:1])
+    return [] if sure is None else [np.repeat(sure, rows)]
 
 
 def _draw_clean(
@@ -293,29 +302,79 @@ def _label_only() -> str:
     return ", ".join(name for name, kind in ATTACKS.items() if kind.needs == "label")
 
 
-def first_kind(model: Model, images: ImageSource, threat: Threat) -> Scores:
-    """Return what the model returns, detected from a few images."""
+class _ScoreKind:
+    """What a model returns, found from one batch of clean images after another.
+
+    One-hot rows are labels, or the scores of a saturated softmax. So the kind stays open while all rows are one-hot,
+    unless labels are declared.
+
+    Attributes:
+        found: The kind that fits all scores so far.
+        open: Whether further scores may change it.
+    """
+
+    def __init__(self, model: Model, declared: Scores | None) -> None:
+        known = model.returns is not None and declared in (None, model.returns)
+        self.found: Scores = (model.returns if known else None) or "logits"
+        self.open = not known
+        self._declared, self._columns, self._began = declared, 0, False
+        self._best_class = declared == "labels" and model.top is not None  # of the most probable ones: a label
+
+    def see(self, scores: NDArray[Any]) -> bool:
+        """Take the scores of further images; return whether the kind is new."""
+        before, first = self.found, not self._began
+        self._began = True
+        if self.open:
+            self._columns = scores.shape[1]
+            self.found = "labels" if self._best_class else detect_scores(scores)
+            self.open = self.found == "labels" and self._columns > 1 and self._declared != "labels"
+            if not self.open:
+                self.check()
+        return first or self.found != before
+
+    def check(self) -> None:
+        """Refuse a kind other than declared, whose loss would mislead the search."""
+        if self._declared in (None, self.found):
+            return
+        reasons = {
+            "labels": "one class number per image" if self._columns == 1 else "each row is one 1 and zeros",
+            "probabilities": "rows sum to 1",
+            "logits": "rows do not sum to 1, or have negative numbers",
+        }
+        what = f"the model returns {self.found} ({reasons[self.found]}), not {self._declared}"
+        raise InputError(f"{what}: pass scores={self.found!r}", argument="scores")
+
+
+def kind_of(model: Model, images: ImageSource, threat: Threat, declared: Scores | None = None) -> Scores:
+    """Return what a model returns, detected from a few clean images, or from more while all rows are one-hot.
+
+    The result depends neither on the batch size nor on other calls. Another kind than declared is refused.
+    """
     check_count(len(images))
-    pixels = read(images, 0, _FEW_IMAGES, threat)
-    check_shape(model, pixels.shape[1:])
-    return model.returns or detect_scores(classify(model, pixels, _FEW_IMAGES))
+    kind = _ScoreKind(model, declared)
+    start, size, shape = 0, _FEW_IMAGES, None
+    while kind.open and start < len(images):
+        pixels = read(images, start, size, threat, shape)
+        shape = pixels.shape[1:]
+        if start == 0:
+            check_shape(model, shape)
+        kind.see(classify(model, pixels, size))
+        start, size = start + len(pixels), _MORE_IMAGES
+    kind.check()
+    return kind.found
 
 
-def _kind_of(model: Model, scores: NDArray[Any], declared: Scores | None) -> Scores:
-    """Return the kind of the first scores; refuse one other than declared, whose loss would mislead the search."""
-    if model.returns is not None and declared in (None, model.returns):
-        return model.returns
-    found = detect_scores(scores)
-    # The best of the most probable classes is a label.
-    if declared in (None, found) or (declared == "labels" and model.top is not None):
-        return declared or found
-    reasons = {
-        "labels": "one class number per image" if scores.shape[1] == 1 else "each row is one 1 and zeros",
-        "probabilities": "rows sum to 1",
-        "logits": "rows do not sum to 1, or have negative numbers",
-    }
-    what = f"the model returns {found} ({reasons[found]}), not {declared}"
-    raise InputError(f"{what}: pass scores={found!r}", argument="scores")
+def settled(
+    model: Model, images: ImageSource, threat: Threat, declared: Scores | None = None
+) -> tuple[Model, Scores | None]:
+    """Return a model whose defences know what the model behind them returns, and what that is.
+
+    `declared` is what the user says that it returns. The second is None if no defence has to know.
+    """
+    if not needs_kind(model):
+        return model, None
+    kind = kind_of(undefended(model), images, threat, declared)
+    return told(model, kind), kind
 
 
 def check_determinism(

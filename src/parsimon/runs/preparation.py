@@ -16,6 +16,7 @@ from parsimon.core.types import Attack, ImageSource
 from parsimon.data.base import choose
 from parsimon.data.validate import as_images, as_numpy, check_labels
 from parsimon.defences import defended
+from parsimon.defences.base import changes_scores
 from parsimon.errors import InputError, quote
 from parsimon.models import as_model
 from parsimon.results.result import CleanPredictions
@@ -66,6 +67,8 @@ class Job:
     threats: Mapping[str, Threat]
     batch_size: int
     excluded: frozenset[int]
+    declared: Scores | None  # what the model returns, defences included; None: it is detected
+    undefended: Scores | None  # what it returns without its defences, if they must know it
 
     @property
     def on_cpu(self) -> bool:
@@ -85,8 +88,10 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     model, images = defended(as_model(inputs.model), config.defence or ()), as_images(inputs.images)
     preflight.check_random(model, attacks, stochastic=config.stochastic)
     batch_size = config.batch_size or (CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
-    # If nothing is declared, the first clean images tell; only a model of the top k classes is known before.
-    scores: Scores = config.scores or model.returns or ("logits" if model.top is None else "probabilities")
+    # A defence that changes scores says what it returns. The setting is then about the model behind it.
+    declared = model.returns if changes_scores(model) else config.scores
+    # If nothing is declared, the clean images tell; only a model of the top k classes is known before.
+    scores: Scores = declared or model.returns or ("logits" if model.top is None else "probabilities")
     threats = {
         name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
         for name, attack in attacks.items()
@@ -98,7 +103,10 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
         EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
-    return Job(config, attacks, model, images, labels, targets, threats, batch_size, frozenset(inputs.excluded))
+    model, undefended = preflight.settled(model, images, next(iter(threats.values())), config.scores)
+    about_scores = declared, undefended
+    excluded = frozenset(inputs.excluded)
+    return Job(config, attacks, model, images, labels, targets, threats, batch_size, excluded, *about_scores)
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ def prepare(job: Job) -> Prepared:
         job.labels,
         job.any_threat,
         job.batch_size,
-        detect=job.config.scores is None,
+        detect=job.declared is None,
         seed=job.config.seed,
     )
     for attack in job.attacks.values():

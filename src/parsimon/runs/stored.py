@@ -167,7 +167,7 @@ class StoredRun:
         assert facts is not None, "there is nothing to assemble before the run has begun"
         labels, clean = np.asarray(facts.labels, np.intp), facts.clean
         builder = ResultBuilder(config, self.data.images, labels, clean)
-        targeted, scores = config.targets is not None, config.scores or clean.kind
+        targeted, scores = config.targets is not None, facts.kind or config.scores or clean.kind
         rounding, left = facts.rounding or "nearest", facts.chosen
         results = {}
         for name, attack in self._attacks.items():

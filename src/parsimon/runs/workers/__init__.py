@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from parsimon.core.threat import Scores
 from parsimon.errors import InputError, check_whole
 from parsimon.runs.config import ExecutionOptions
 from parsimon.runs.workers.driver import Driver, WorkerPool
@@ -25,9 +26,12 @@ _MAX_WORKERS, _MAX_WORKERS_PER_CORE = 64, 4  # the larger limit applies
 
 
 def worker_pool(
-    model: Any, execution: ExecutionOptions, defences: Sequence[str] = ()
+    model: Any, execution: ExecutionOptions, defences: Sequence[str] = (), returns: Scores | None = None
 ) -> AbstractContextManager[WorkerPool | None]:
-    """Return the workers of a run, which start when entered, or a context of None if there are none."""
+    """Return the workers of a run, which start when entered, or a context of None if there are none.
+
+    `returns` is what the model returns without its defences, if they must know it.
+    """
     workers, ray = execution.workers, execution.ray
     if workers is None and ray is None:
         return nullcontext()
@@ -42,7 +46,7 @@ def worker_pool(
         )
     if ray is None:
         assert workers is not None, "one of the two is set"
-        return Processes(model, workers, defences)
+        return Processes(model, workers, defences, returns)
     from parsimon.runs.workers.cluster import Cluster
 
-    return Cluster(model, workers, ray, defences)
+    return Cluster(model, workers, ray, defences, returns)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from parsimon.core.threat import Scores
 from parsimon.errors import InputError, WorkerError, first_line, require
 from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
@@ -21,10 +22,18 @@ _CONNECT_TIMEOUT = 10  # seconds
 class Cluster:
     """A pool of Ray actors. A cluster or a connection that existed before is left as it was."""
 
-    def __init__(self, model: str | Path, count: int | None, address: str, defences: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: str | Path,
+        count: int | None,
+        address: str,
+        defences: Sequence[str] = (),
+        returns: Scores | None = None,
+    ) -> None:
         self._ray: Any = require("ray", "ray")
         self._connects = not self._ray.is_initialized()
-        self._model, self._count, self._address, self._defences = model, count, address, defences
+        self._model, self._count, self._address = model, count, address
+        self._defended = defences, returns  # as for `Worker`
         self._actors: dict[int, Any] = {}
         self._pending: dict[int, deque[Any]] = {}
 
@@ -45,7 +54,7 @@ class Cluster:
         options = {"num_cpus": int(device == "CPU"), "num_gpus": int(device == "GPU"), "max_restarts": 0}
         actor = self._ray.remote(_Actor).options(**options)
         for worker in range(1, count + 1):
-            self._actors[worker] = actor.remote(self._model, str(Path.cwd()), self._defences)
+            self._actors[worker] = actor.remote(self._model, str(Path.cwd()), *self._defended)
             self._pending[worker] = deque()
         return self
 
@@ -101,9 +110,11 @@ class Cluster:
 class _Actor(Worker):
     """A worker in the driver's folder, if that exists on its node: a model may be a file or a module there."""
 
-    def __init__(self, model: str | Path, folder: str, defences: Sequence[str] = ()) -> None:
+    def __init__(
+        self, model: str | Path, folder: str, defences: Sequence[str] = (), returns: Scores | None = None
+    ) -> None:
         if Path(folder).is_dir():
             os.chdir(folder)
             sys.path.insert(0, folder)
         keep_freed_memory()
-        super().__init__(model, defences)
+        super().__init__(model, defences, returns)

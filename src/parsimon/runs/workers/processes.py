@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from parsimon.core.engine import SWITCH_SECONDS
+from parsimon.core.threat import Scores
 from parsimon.models import keep_freed_memory
 from parsimon.runs.workers.driver import Lost
 from parsimon.runs.workers.worker import Report, Request, Worker
@@ -31,8 +32,10 @@ class Processes:
     Threads read and write the pipes, so that a process that hangs in the middle of a message does not block this one.
     """
 
-    def __init__(self, model: str | Path, count: int, defences: Sequence[str] = ()) -> None:
-        self._model, self._count, self._defences = model, count, defences
+    def __init__(
+        self, model: str | Path, count: int, defences: Sequence[str] = (), returns: Scores | None = None
+    ) -> None:
+        self._count, self._about = count, (model, defences, returns)  # as for `Worker`
         self._requests: dict[int, SimpleQueue[memoryview | None]] = {}  # by worker that is not lost; None ends it
         self._processes: dict[int, SpawnProcess] = {}
         self._reports: SimpleQueue[tuple[int, Report | None]] = SimpleQueue()  # None: the worker has ended
@@ -43,9 +46,7 @@ class Processes:
         with _single_threaded(), _ignoring_interrupts():
             for worker in range(1, self._count + 1):
                 pipe, other_end = context.Pipe()
-                self._processes[worker] = context.Process(
-                    target=_work, args=(other_end, self._model, self._defences), daemon=True
-                )
+                self._processes[worker] = context.Process(target=_work, args=(other_end, *self._about), daemon=True)
                 self._processes[worker].start()
                 other_end.close()  # otherwise the end of the process would not be noticed
                 self._requests[worker] = SimpleQueue()
@@ -111,11 +112,11 @@ def _write(pipe: Connection, requests: SimpleQueue[memoryview | None]) -> None:
         pipe.send(None)
 
 
-def _work(pipe: Connection, model: str | Path, defences: Sequence[str]) -> None:
+def _work(pipe: Connection, model: str | Path, defences: Sequence[str], returns: Scores | None) -> None:
     """Handle requests in a worker's process until there are no more."""
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
-    worker = Worker(model, defences)
+    worker = Worker(model, defences, returns)
     requests: SimpleQueue[Request | None] = SimpleQueue()
     # In a thread: otherwise a large report and a large request could wait for each other forever.
     _start_thread(_read, pipe, requests)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from parsimon.core.engine import Counters, Engine, Step
 from parsimon.core.model import Model
-from parsimon.core.threat import Threat
+from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, JournalEntry, Outcome, Task
 from parsimon.defences import defended
 from parsimon.errors import ParsimonError, WorkerError, first_line
@@ -63,8 +63,9 @@ class Report:
 class Worker:
     """One model, and an engine for one attack at a time."""
 
-    def __init__(self, name: Any, defences: Sequence[str] = ()) -> None:
-        self._name, self._defences = name, defences
+    def __init__(self, name: Any, defences: Sequence[str] = (), returns: Scores | None = None) -> None:
+        """Name the model. `returns` is what it returns without its defences, if they must know it."""
+        self._name, self._defences, self._returns = name, defences, returns
         self._queue: deque[Task] = deque()
         self._counters = Counters()
         self._engine: Engine
@@ -72,7 +73,7 @@ class Worker:
 
     @cached_property
     def _model(self) -> Model:
-        return defended(as_model(self._name), self._defences)
+        return defended(as_model(self._name), self._defences, self._returns)
 
     def handle(self, request: Request) -> Report:
         """Return the report on a request. Errors are reported too, since a worker that raises would count as lost."""
