@@ -6,11 +6,11 @@ the estimator of REINFORCE (Williams 1992), and a limit on how sure the distribu
 
 1. Keep one mean per block, from -1 to 1. All are 0 at first.
 2. Draw a corner: +eps on each block with probability (1 + mean) / 2, independently.
-3. Ask for its loss. Its advantage is the loss minus the recent mean of losses.
+3. Ask for its loss. Its advantage is the loss minus the recent mean of losses. Go to step 2 if the loss is infinite.
 4. Add to the sum of each block: the advantage times the drawn sign minus its mean.
 5. Set each mean to limit * tanh(sum / mean size of all sums), from the eighth query on. Go to step 2.
 
-With a limit of 0.75, two queries differ in a fifth of the blocks or more.
+With a limit of 0.75, two queries differ in more than a fifth of the blocks on average.
 """
 
 from __future__ import annotations
@@ -56,13 +56,16 @@ class Scatter(Attack):
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         grid = first_grid(context.shape, self.block)
         mean, sums = np.zeros(grid.count), np.zeros(grid.count)
-        baseline = 0.0
+        baseline, finite = 0.0, 0  # the number of finite losses
         for query in count(1):
             members = rng.random(grid.count) < (1 + mean) / 2  # step 2
             loss = float((yield Ask(Corners(grid, members))).loss[0])
-            advantage = loss - baseline if query > 1 else 0.0  # step 3
-            baseline += (loss - baseline) / min(query, _RECENT)
+            if not np.isfinite(loss):  # a margin may be infinite
+                continue
+            finite += 1
+            advantage = loss - baseline if finite > 1 else 0.0  # step 3
+            baseline += (loss - baseline) / min(finite, _RECENT)
             sums += advantage * (np.where(members, 1.0, -1.0) - mean)  # step 4
             size = np.abs(sums).mean()
-            if query >= _FIRST_QUERIES and np.isfinite(size) and size > 0:  # step 5
+            if query >= _FIRST_QUERIES and size > 0:  # step 5
                 mean = self.limit * np.tanh(sums / size)
