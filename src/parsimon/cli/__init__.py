@@ -20,11 +20,12 @@ def main() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false for background jobs
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
-    from parsimon.cli import output
+    from parsimon.cli import output, streams
     from parsimon.cli.commands import command
     from parsimon.core.engine import SWITCH_SECONDS
     from parsimon.models import keep_freed_memory
 
+    streams.prepare(json="--json" in sys.argv)
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
     if (here := str(Path.cwd())) not in sys.path:  # `--model module:function` may name a script beside the user

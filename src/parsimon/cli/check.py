@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
 from parsimon.cli.output import JSON, Exit, answer, as_json, in_shell
+from parsimon.cli.streams import print_rich
 from parsimon.core.threat import Scores
 from parsimon.models import as_model
 from parsimon.runs.findings import MARKS, Findings, find
@@ -39,7 +40,8 @@ def check(
         findings.append(replace(finding, sentence=in_shell(finding.sentence, finding.argument, context.command)))
         if not as_json():  # print each one as soon as it is known
             mark = f"[{_COLOURS[finding.verdict]}]{MARKS[finding.verdict]}[/]"
-            Console().print(f"{mark} [bold]{finding.name}[/]: {escape(findings[-1].sentence)}", highlight=False)
+            line = f"{mark} [bold]{finding.name}[/]: {escape(findings[-1].sentence)}"
+            print_rich(Console(highlight=False), line)
     facts = [{"name": each.name, "verdict": each.verdict, "sentence": each.sentence} for each in findings]
     answer(lambda: {"attackable": findings.attackable, "findings": facts}, lambda: None)
     sys.exit(Exit.DONE if findings.attackable else Exit.BAD_INPUT)

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from parsimon.cli.streams import print_rich
+
 _WIDEST = 500  # columns in which any table fits
 
 Rows = Sequence[Sequence[str]]
@@ -36,13 +38,13 @@ def print_listing(headers: Sequence[str], groups: Sequence[Rows], right: Collect
             table.add_row(*row)
         table.add_section()
     if console.measure(table, options=console.options.update(max_width=_WIDEST)).minimum <= console.width:
-        console.print(table)
+        print_rich(console, table)
         return
     for name, *texts in (row for group in groups for row in group):
-        console.print(f"[bold]{name}[/]", highlight=False)
+        print_rich(console, f"[bold]{name}[/]", highlight=False)
         for header, text in zip(headers[1:], texts, strict=True):
             if text.strip():
-                console.print(f"  {header}: {' '.join(text.split())}", highlight=False)
+                print_rich(console, f"  {header}: {' '.join(text.split())}", highlight=False)
 
 
 def listed_source(described: Mapping[str, Any]) -> tuple[str, str]:
@@ -54,13 +56,13 @@ def listed_source(described: Mapping[str, Any]) -> tuple[str, str]:
 def print_description(described: Mapping[str, Any], traits: str) -> None:
     """Print everything about an attack or a defence: a line on what it is, its paper, settings and presets."""
     console, paper = Console(highlight=False), described["paper"]
-    console.print(f"[bold]{described['name']}[/] ({described['class']}): {escape(described['summary'])}")
-    console.print(traits)
+    print_rich(console, f"[bold]{described['name']}[/] ({described['class']}): {escape(described['summary'])}")
+    print_rich(console, traits)
     if paper:
-        console.print(escape(f"Paper: {paper['authors']}, {paper['title']} ({paper['year']}), {paper['link']}"))
+        print_rich(console, escape(f"Paper: {paper['authors']}, {paper['title']} ({paper['year']}), {paper['link']}"))
     for each in described["settings"]:
-        console.print(escape(f"{each['name']}={each['default']}  ({each['type']})"), style="bold")
-        console.print(Padding(escape(each["meaning"]), (0, 0, 0, 4)))
+        print_rich(console, escape(f"{each['name']}={each['default']}  ({each['type']})"), style="bold")
+        print_rich(console, Padding(escape(each["meaning"]), (0, 0, 0, 4)))
     for preset, settings in described["presets"].items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
-        console.print(escape(f"Preset {described['name']}:{preset}: {values or 'the defaults'}"))
+        print_rich(console, escape(f"Preset {described['name']}:{preset}: {values or 'the defaults'}"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from parsimon.cli import streams
 from parsimon.errors import InputError, OutageError, ParsimonError
 
 
@@ -90,7 +90,7 @@ def answer(data: Callable[[], Any], text: Callable[[], None]) -> None:
 
 
 def _print(data: Any) -> None:
-    print(json.dumps(data, indent=2, allow_nan=False), flush=True)
+    print(json.dumps(data, indent=2, allow_nan=False), file=streams.document_output(), flush=True)
 
 
 def run(command: click.Command) -> int:
@@ -167,6 +167,6 @@ def _failed(sentence: str, code: int) -> int:
         if "--json" in sys.argv:  # the options may have failed to parse
             _print({"error": _readable(sentence), "exit_code": int(code)})
         sys.stdout.flush()
-    except OSError:  # standard output is gone; Python must not flush it again at exit
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    except OSError:
+        streams.silence()
     return code

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
+from parsimon.cli.streams import print_rich
 from parsimon.report.page import PAGE
 from parsimon.report.picture import save_examples
 from parsimon.results.result import Result
@@ -183,7 +184,7 @@ def print_tables(tables: Sequence[Table], form: str) -> None:
     for number, table in enumerate(tables):
         console.line(min(1, number))
         if form == "text":
-            console.print(table.rich(console.width))
+            print_rich(console, table.rich(console.width))
         else:
             print(getattr(table, form)())
 

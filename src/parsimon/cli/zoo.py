@@ -14,6 +14,7 @@ from parsimon.catalogue.entries import Entry, megabytes
 from parsimon.cli.completion import ENTRY_NAMES
 from parsimon.cli.listing import print_listing
 from parsimon.cli.output import JSON, answer, as_json
+from parsimon.cli.streams import print_rich
 
 
 @click.group(name="zoo", invoke_without_command=True)
@@ -61,7 +62,8 @@ def _print_entries() -> None:
     )
     headers = ("name", "images", "accuracy", "licence", "download")
     print_listing(headers, [bundled, networks, data], right=["download"])
-    Console().print(
+    print_rich(
+        Console(),
         "Accuracy is measured on CIFAR-10's test images, or on imagenet-samples.\n"
         "Install: parsimon zoo install NAME...    Details: parsimon zoo show NAME",
         highlight=False,
