@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from parsimon.core.engine import Engine
 from parsimon.core.threat import Sampling
 from parsimon.core.types import Task
 from parsimon.defences import AAA, DEFENCES
-from parsimon.errors import InputError, ModelError, StoreError
+from parsimon.errors import InputError, ModelError, NothingToAttackError, StoreError
 from parsimon.models import as_model
+from parsimon.results.defence import DefenceReport
+from parsimon.results.result import Comparison
 from parsimon.results.statistics import wilson_interval
 from parsimon.runs.defences import attackers
 
@@ -134,6 +137,43 @@ def test_what_a_detector_sees(data: tuple[NDArray[Any], NDArray[Any]]) -> None:
         for each_result in run.results.values()
         for each in each_result.outcomes
     }
+
+
+def test_a_defence_that_breaks_the_model_leaves_nothing(
+    data: tuple[NDArray[Any], NDArray[Any]], tmp_path: Path
+) -> None:
+    """The undefended runs are kept, and the robust accuracy behind the defence is 0."""
+    images, labels = data
+    # Behind one bit per pixel, none of these images keeps its class.
+    plain = parsimon.attack("standard", images, labels, 4 / 255, budget=1, defence="bit-depth,bits=1", attack="random")
+    wrong = ~plain.clean.correct
+    assert 2 <= wrong.sum() < len(wrong)
+    report = parsimon.assess_defence(
+        "standard", images[wrong], labels[wrong], 4 / 255, defence="bit-depth,bits=1", budget=5
+    )
+    assert (report.broken, list(report.attackers)) == (True, ["no defence"])
+    assert (report.left.value, report.left.interval) == (0, wilson_interval(0, int(wrong.sum())))
+    assert report.undefended.verdict.value > 0
+    assert "the model classifies no image correctly" in " ".join(str(report).split())
+    assert f"{report.left} behind it" in report.headline()
+    np.savez(tmp_path / "wrong.npz", images=images[wrong], labels=labels[wrong])
+    words = ["--model", "standard", "--data", str(tmp_path / "wrong.npz"), "--images", "all", "--budget", "5", "--json"]
+    for _ in range(2):  # the second continues
+        ran = CliRunner().invoke(command, ["defend", "bit-depth,bits=1", *words, "--out", str(tmp_path / "out")])
+        assert ran.exit_code == 0, ran.output
+        assert json.loads(ran.output)["left"]["value"] == 0
+    with pytest.raises(NothingToAttackError):  # wrong labels are no defence's fault
+        parsimon.assess_defence("standard", images, (labels + 1) % 10, 4 / 255, defence="bit-depth,bits=1", budget=5)
+
+
+def test_an_attack_without_images_flags_nothing(data: tuple[NDArray[Any], NDArray[Any]]) -> None:
+    images, labels = data
+    settings: Any = {"defence": "blacklight", "budget": 3}
+    result = parsimon.attack("standard", images, labels, 4 / 255, **settings)
+    nothing = Comparison({"Thrift": replace(result, outcomes=()), "Again": result})
+    table = DefenceReport("blacklight", {"no defence": nothing, "unaware of it": nothing}, 10).detection_table()
+    assert table is not None
+    assert [cell.text for cell in table.groups[0][0]] == ["unaware of it", "Thrift", *"----"]
 
 
 def test_the_command_stores_each_attacker_and_continues(tmp_path: Path) -> None:

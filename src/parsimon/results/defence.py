@@ -29,11 +29,14 @@ class DefenceReport(Displayed):
         defence: The defence, as typed.
         attackers: The runs by what the attacker does. The first one has no defence against it.
         flag_price: Cost of a flagged query, in queries.
+        broken: Whether the model classifies no image correctly behind the defence. Its robust accuracy is then 0, and
+            no attacker is run.
     """
 
     defence: str
     attackers: Mapping[str, Comparison]
     flag_price: float
+    broken: bool = False
 
     @property
     def undefended(self) -> Comparison:
@@ -52,6 +55,8 @@ class DefenceReport(Displayed):
     @property
     def left(self) -> Verdict:
         """The robust accuracy behind the defence that all attackers together leave."""
+        if self.broken:
+            return self._broken
         runs = list(self.defended.values()) or [self.undefended]  # an interruption may have left nothing else
         clean = runs[0].first.clean
         outcomes = [each for run in runs for result in run.results.values() for each in result.outcomes]
@@ -59,6 +64,10 @@ class DefenceReport(Displayed):
         correct, images = int(clean.correct.sum()), len(clean.correct)
         attacked = len({each.index for each in outcomes})
         return Verdict.of(attacked - len(fooled), attacked, correct, images, unfinished=self.unfinished > 0)
+
+    @property
+    def _broken(self) -> Verdict:
+        return Verdict.of(0, 0, 0, len(self.undefended.first.labels), unfinished=False)
 
     def cost(self, outcome: Outcome) -> float:
         """Return what an attack on one image costs: its queries, with flagged ones at their price."""
@@ -68,13 +77,16 @@ class DefenceReport(Displayed):
         """Return one row per attacker and attack, for text, Markdown and LaTeX."""
         first, undefended, left = self.undefended.first, self.undefended.verdict, self.left
         groups = [[_row(*each) for each in self._results(attacker)] for attacker in self.attackers]
-        groups.append([[Cell("all attackers"), Cell(_ALL), Cell("-"), accuracy_cell(left), Cell("-"), Cell("-")]])
+        clean = accuracy_cell(self._broken) if self.broken else Cell("-")
+        groups.append([[Cell("all attackers"), Cell(_ALL), clean, accuracy_cell(left), Cell("-"), Cell("-")]])
         notes = [
             f"Robust accuracy without a defence: {undefended}. Behind it, after all attackers: {left}.",
             "Mean: queries per fooled image. Mean of all: a failure counts as the budget.",
             "Each accuracy is an upper bound; a better attacker may leave less.",
             "Intervals: 95%; Wilson for accuracies, percentile bootstrap for queries.",
         ]
+        if self.broken:
+            notes.insert(1, "Behind the defence, the model classifies no image correctly: there is nothing to attack.")
         behind = next((each.first for each in self.defended.values()), first)
         if behind.threat.sampling is not None:
             notes += [fooled_by_draws(behind.threat.sampling), *behind.clean.remarks]
@@ -103,6 +115,8 @@ class DefenceReport(Displayed):
 
     def _seen(self, attacker: str, name: str, result: Result) -> list[Cell]:
         outcomes, flags = result.outcomes, result.summary.first_flags
+        if not outcomes:
+            return [Cell(attacker), Cell(name), *[Cell("-")] * 4]
         correct, images = int(result.clean.correct.sum()), len(result.clean.correct)
         robust = sum(not each.success or each.first_flag is not None for each in outcomes)
         stopped = Verdict.of(robust, len(outcomes), correct, images, unfinished=result.summary.unfinished > 0)

@@ -13,7 +13,7 @@ from parsimon.data.validate import as_images
 from parsimon.defences import AAA, Defence, parse_defence
 from parsimon.defences.base import ScoreDefence, StatefulDefence
 from parsimon.defences.registry import any_random
-from parsimon.errors import InputError, check_number
+from parsimon.errors import InputError, NothingToAttackError, check_number
 from parsimon.results.defence import DefenceReport
 from parsimon.results.result import Comparison
 from parsimon.runs import stored
@@ -101,16 +101,23 @@ def assess(
     if labels:
         _check_labels(config, config.defence)
     comparisons: dict[str, Comparison] = {}
+    broken = False
     averaged = min(_AVERAGED, config.budget)
     for attacker in attackers(config.defence, stochastic=config.stochastic, labels=labels, averaged=averaged):
         settings = {"defence": None, "attacks": attacker.attacks, **attacker.settings}
         if not settings.get("stochastic", config.stochastic):
             settings.update(dict.fromkeys(SAMPLING))
-        found = run(attacker, config.replace(**settings))
+        try:
+            found = run(attacker, config.replace(**settings))
+        except NothingToAttackError:
+            if settings["defence"] is None:
+                raise
+            broken = True  # no attacker is needed
+            break
         comparisons[attacker.name] = found
         if found.unfinished:
             break
-    return DefenceReport(" + ".join(config.defence), comparisons, flag_price)
+    return DefenceReport(" + ".join(config.defence), comparisons, flag_price, broken)
 
 
 def check_assessable(config: RunConfig, flag_price: float) -> None:
