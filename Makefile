@@ -72,7 +72,7 @@ docs: $(VENV)/.docs  ## the documentation, into site/
 	$(BIN)/python docs/_make/offline.py site
 
 pages: $(VENV)/.test  ## the pages and pictures of the documentation that are made from code and stored runs
-	for each in docs/_make/*.py; do case $$each in */offline.py|*/narrow_tables.py) ;; *) $(BIN)/python $$each || exit; esac; done
+	for each in docs/_make/*.py; do case $$each in */_make/_*|*/offline.py|*/narrow_*) ;; *) $(BIN)/python $$each || exit; esac; done
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,8 +15,9 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
+from _shared import frame_panel
 from parsimon.data.cifar10 import CLASSES
-from parsimon.report.style import INK, MUTED, RULE, marks, styled
+from parsimon.report.style import INK, MUTED, marks, styled
 from parsimon.view.stepwise import bundled, steps
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ def picture(axes: Axes, pixels: Pixels, title: str, caption: str, colour: str) -
     axes.imshow(pixels, interpolation="nearest")
     axes.set_title(title, fontsize=10, color=MUTED, pad=5)
     axes.set_xlabel(caption, fontsize=12, color=colour, labelpad=6)
-    axes.set(xticks=[], yticks=[])
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=RULE)
+    frame_panel(axes)
 
 
 def curve(axes: Axes, attack: Attacked, made: list[Query], colour: str) -> None:

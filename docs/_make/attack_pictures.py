@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import parsimon
+from _shared import draw_panel, label_panel
 from parsimon import zoo
 from parsimon.attacks import ATTACKS
 from parsimon.core.types import Image
 from parsimon.data.cifar10 import CLASSES
-from parsimon.report.style import INK, MUTED, RULE, blank, save, styled
+from parsimon.report.style import blank, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,7 @@ SHOWN = "Parsimonious"  # whose adversarial image is drawn, too
 
 _COLUMNS = 4
 _WIDTH, _CELL = 3.6, 1.22  # inches: narrow, so that the text can be read on a phone
+_SMALL = 6.5  # points
 _EMPTY = "#F2F2F2"  # where an attack failed
 
 
@@ -84,16 +86,11 @@ def scaled(perturbation: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def show(axes: Axes, image: NDArray[np.floating] | None, title: str, caption: str) -> None:
     if image is not None:
-        axes.imshow(np.clip(image.transpose(1, 2, 0), 0, 1), interpolation="nearest")
+        draw_panel(axes, image.transpose(1, 2, 0), title, caption, fontsize=_SMALL)
     else:
         axes.set_facecolor(_EMPTY)
         axes.set_box_aspect(1)
-    axes.set_title(title, fontsize=7, color=INK, pad=3)
-    axes.set_xlabel(caption, fontsize=6.5, color=MUTED)
-    axes.set(xticks=[], yticks=[])
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=RULE)
+        label_panel(axes, title, caption, fontsize=_SMALL)
 
 
 def main(folder: Path) -> None:

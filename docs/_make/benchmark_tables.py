@@ -8,19 +8,16 @@ A test compares the pages with the files.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+
+from _shared import filled
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PAGES = (PAGE, ROOT / "docs" / "decisions" / "0007-thrift.md", ROOT / "docs" / "research" / "engine.md")
-
-_MARKED = re.compile(
-    r"(<!-- (?P<name>[^\n:]+): made by docs/_make/benchmark_tables.py -->).*?(<!-- end -->)", re.DOTALL
-)
 
 Row = dict[str, str]
 Cell = str | Callable[[Row], str]  # a column of the file, or a function of the row
@@ -28,11 +25,7 @@ Cell = str | Callable[[Row], str]  # a column of the file, or a function of the 
 
 def page(path: Path = PAGE) -> str:
     """Return a page with fresh tables between its markers."""
-
-    def filled(block: re.Match[str]) -> str:
-        return "\n".join([block[1], "", *TABLES[block["name"]](), "", block[3]])
-
-    return _MARKED.sub(filled, path.read_text())
+    return filled(path.read_text(), "benchmark_tables.py", lambda name: TABLES[name]())
 
 
 def read(name: str) -> list[Row]:

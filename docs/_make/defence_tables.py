@@ -6,8 +6,9 @@ python docs/_make/defence_tables.py
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
+
+from _shared import filled
 
 ROOT = Path(__file__).parents[2]
 PAGE, CSV = ROOT / "docs" / "guides" / "defences.md", ROOT / "benchmarks" / "defences.csv"
@@ -19,13 +20,14 @@ Row = dict[str, str]
 
 def page() -> str:
     """Return the page with fresh tables between its markers."""
-    text = PAGE.read_text()
     rows = list(csv.DictReader(CSV.read_text().splitlines()))
-    for network in dict.fromkeys(row["network"] for row in rows):
+
+    def table(name: str) -> list[str]:
+        network, _, detector = name.partition(" ")
         own = [row for row in rows if row["network"] == network]
-        text = _filled(text, network, accuracies(own))
-        text = _filled(text, f"{network} detector", detections(own))
-    return text
+        return detections(own) if detector else accuracies(own)
+
+    return filled(PAGE.read_text(), "defence_tables.py", table)
 
 
 def accuracies(rows: list[Row]) -> list[str]:
@@ -87,12 +89,6 @@ def _total(row: Row) -> tuple[str, str]:
 
 def _percent(share: str) -> str:
     return f"{100 * float(share):.1f}"
-
-
-def _filled(text: str, name: str, lines: list[str]) -> str:
-    begin, end = f"<!-- {name}: made by docs/_make/defence_tables.py -->", "<!-- end -->"
-    pattern = re.escape(begin) + r".*?" + re.escape(end)
-    return re.sub(pattern, "\n".join([begin, "", *lines, "", end]), text, count=1, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

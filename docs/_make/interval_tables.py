@@ -7,7 +7,6 @@ The numbers are those of the tests that parsimon itself reports with: Wilson's i
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from _shared import filled
 from parsimon.results.statistics import wilson_interval
 
 PAGE = Path(__file__).parents[1] / "guides" / "choose.md"
@@ -33,8 +33,8 @@ _SEEN = 6  # steps that must reach the power: that of an exact test is not monot
 
 def page() -> str:
     """Return the page with fresh tables between its markers."""
-    text = PAGE.read_text(encoding="utf-8")
-    return _filled(_filled(text, "widths", widths()), "images", images_needed())
+    tables = {"widths": widths, "images": images_needed}
+    return filled(PAGE.read_text(encoding="utf-8"), "interval_tables.py", lambda name: tables[name]())
 
 
 def widths() -> list[str]:
@@ -96,12 +96,6 @@ def most_behind(changed: NDArray[np.int_]) -> NDArray[np.float64]:
     """
     most: NDArray[np.float64] = binom.ppf(LEVEL / 2, changed, 0.5)
     return np.where(binom.cdf(most, changed, 0.5) <= LEVEL / 2, most, most - 1).clip(-1)
-
-
-def _filled(text: str, name: str, lines: list[str]) -> str:
-    begin, end = f"<!-- {name}: made by docs/_make/interval_tables.py -->", "<!-- end -->"
-    pattern = re.escape(begin) + r".*?" + re.escape(end)
-    return re.sub(pattern, "\n".join([begin, "", *lines, "", end]), text, count=1, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import parsimon
+from _shared import draw_panel
 from parsimon import setsearch, zoo
 from parsimon.core.canvas import render
 from parsimon.core.grid import Grid, first_grid
@@ -21,7 +22,7 @@ from parsimon.core.threat import Threat
 from parsimon.core.types import Corner, Image
 from parsimon.data.cifar10 import CLASSES
 from parsimon.models import as_model
-from parsimon.report.style import INK, MUTED, RULE, blank, marks, save, styled, thousands
+from parsimon.report.style import MUTED, blank, marks, save, styled, thousands
 from parsimon.setsearch import Found, Mask, Phase, SetSearch
 
 if TYPE_CHECKING:
@@ -163,13 +164,7 @@ def chosen(frames: list[Frame], count: int) -> list[Frame]:
 
 
 def show(axes: Axes, image: NDArray[np.floating], title: str, caption: str) -> None:
-    axes.imshow(np.clip(image.transpose(1, 2, 0), 0, 1), interpolation="nearest")
-    axes.set_title(title, fontsize=7, color=INK, pad=3)
-    axes.set_xlabel(caption, color=MUTED)
-    axes.set(xticks=[], yticks=[])
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=RULE)
+    draw_panel(axes, image.transpose(1, 2, 0), title, caption)
 
 
 def perturbation(attack: Unfolded, frame: Frame) -> NDArray[np.floating]:

@@ -7,20 +7,17 @@ python docs/_make/settings_tables.py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _shared import filled
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.describe import describe as describe_attack
 from parsimon.defences import DEFENCES
 from parsimon.defences.registry import describe as describe_defence
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-
-_BEGIN, _END = "<!-- made by docs/_make/settings_tables.py -->", "<!-- end -->"
-_MARKED = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
 
 
 class Kind(NamedTuple):
@@ -34,8 +31,9 @@ class Kind(NamedTuple):
 def page(path: Path) -> str:
     """Return a page with fresh tables between its markers."""
     kind = PAGES[path]
-    lines = [line for name in kind.names for line in section(kind, name)]
-    return _MARKED.sub(lambda _: "\n".join([_BEGIN, "", *lines, _END]), path.read_text(), count=1)
+    *lines, last = [line for name in kind.names for line in section(kind, name)]
+    assert not last, "a section ends with an empty line"
+    return filled(path.read_text(), "settings_tables.py", lambda _: lines)
 
 
 def section(kind: Kind, name: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import parsimon
+from _shared import draw_panel
 from parsimon import zoo
 from parsimon.attacks import thrift
 from parsimon.attacks.block_refiner import BlockRefiner
@@ -213,13 +214,7 @@ def outline(axes: Axes, windows: Sequence[Window]) -> None:
 
 
 def show(axes: Axes, picture: NDArray[Any], title: str, below: str) -> None:
-    axes.imshow(np.clip(picture.astype(float), 0, 1), interpolation="nearest")
-    axes.set_title(title, fontsize=7, color=INK, pad=3)
-    axes.set_xlabel(below, color=MUTED)
-    axes.set(xticks=[], yticks=[])
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=RULE)
+    draw_panel(axes, picture.astype(float), title, below)
 
 
 def curve(axes: Axes, attack: Attacked, marked: Sequence[int]) -> None:
