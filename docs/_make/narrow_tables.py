@@ -44,8 +44,9 @@ def is_compact(headings: list[str], longest: list[int]) -> bool:
     """Return whether the longest cells of each column are short enough for a table on a narrow screen."""
     if not FEWEST <= len(headings) == len(longest) or not PROSE.isdisjoint(headings):
         return False
-    long = sum(each > LONG and name not in SETTING for each, name in zip(longest[1:], headings[1:], strict=True))
-    return long <= 1 and max(longest[1:]) <= LONGEST and longest[0] <= LONGEST_FIRST
+    results = [each for each, name in zip(longest[1:], headings[1:], strict=True) if name not in SETTING]
+    long = sum(each > LONG for each in results)
+    return long <= 1 and max(results) <= LONGEST and longest[0] <= LONGEST_FIRST
 
 
 def classes(headings: list[str], longest: list[int]) -> list[str]:

@@ -21,7 +21,7 @@ OWN, RIVAL, NEITHER = "#D55E00", "#0072B2", "#666666"
 SIZE, NARROW = (7.4, 5.0), (4.3, 7.4)  # inches
 LETTERS = 8.5  # points; a phone shows the narrow chart with 1.15 pixels per point
 KINDS = {"development": "used in development", "held-out": "held out in the last round"}
-TASKS = {"pp-lcnet": "page orientation", "mobilenet-v2": "explicit content"}  # of networks with labels of their own
+TASKS = {"pp-lcnet": "page orientation", "mobilenet-v2": "explicit pictures"}  # of networks with labels of their own
 
 
 class Row(NamedTuple):
