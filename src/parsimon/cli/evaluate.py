@@ -42,6 +42,7 @@ from parsimon.cli.run import ensure_inputs, results_folder
 from parsimon.errors import InputError
 from parsimon.report.export import write_results
 from parsimon.report.page import PAGE, write_report
+from parsimon.results.chance import NO_CHANCE
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.table import write_tables
@@ -239,6 +240,8 @@ def _radius(evaluation: Evaluation) -> dict[str, Any]:
             {"budget": budget, "robust_accuracy": evaluation.verdict(budget).as_dict()} for budget in evaluation.budgets
         ],
         "white_box_accuracy": None if white_box is None else white_box.as_dict(),
+        **NO_CHANCE,
+        **({} if evaluation.chance is None else evaluation.chance.as_dict()),
         "queries": int(evaluation.queries.sum()),
         "warnings": list(evaluation.warnings),
     }

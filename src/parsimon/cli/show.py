@@ -12,6 +12,7 @@ from parsimon import runs
 from parsimon.cli.present import PICTURE, RESULTS, Headline, Output, Shown, write_examples
 from parsimon.report.export import write_results
 from parsimon.report.page import refresh
+from parsimon.results.chance import NO_CHANCE
 from parsimon.results.headline import advice, headline
 from parsimon.results.result import Comparison, Result
 from parsimon.results.summary import Summary
@@ -54,6 +55,8 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "attacked": len(first.outcomes),
         "clean_accuracy": first.clean.accuracy,
         "robust_accuracy": comparison.verdict.as_dict(),
+        **NO_CHANCE,
+        **({} if comparison.chance is None else comparison.chance.as_dict()),
         "warnings": list(comparison.warnings),
         "attacks": [_attack(name, result) for name, result in comparison.results.items()],
         "paired": [{"against": name, **_finite(asdict(pair))} for name, pair in paired.items()],

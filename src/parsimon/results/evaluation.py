@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.types import Outcome
 from parsimon.errors import InputError, quote
+from parsimon.results.chance import Chance, chance_of
 from parsimon.results.display import Displayed
 from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.result import RANDOM_BUDGETS, CleanPredictions, Result
@@ -168,6 +170,19 @@ class Evaluation(Displayed):
             last = list(self.black_box.values())[-1]
             return last.summary.unfinished
         return int((self.correct & ~self.settled).sum())  # nothing was attacked at this radius yet
+
+    @cached_property
+    def chance(self) -> Chance | None:
+        """What chance leaves open on a random model; None on any other."""
+        if not self.random:
+            return None
+        return chance_of(self.clean, self._black_box_outcomes, known=not self.unfinished)
+
+    @property
+    def _black_box_outcomes(self) -> list[Sequence[Outcome]]:
+        """The outcomes of each black-box attack, here and at smaller radii, whose points lie in this ball too."""
+        before = [] if self.smaller is None else self.smaller._black_box_outcomes
+        return [*before, *(result.outcomes for result in self.black_box.values())]
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from parsimon.core.threat import Sampling
+from parsimon.results.chance import SEVERAL_CHANCES
 from parsimon.results.summary import Summary
 
 if TYPE_CHECKING:
+    from parsimon.results.evaluation import EvaluationGrid
     from parsimon.results.result import Comparison, Result
 
 
@@ -32,6 +34,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         notes.append(f"On {comparison.relative_to}'s: mean queries on the images that {comparison.relative_to} fooled.")
     notes.append("Intervals: 95%; Wilson for success, percentile bootstrap for queries.")
     notes += [*_radius_notes(comparison.results), *accounts(comparison.results)]
+    notes += [] if comparison.chance is None else comparison.chance.notes()
     if len(comparison.black_box) > 1 and comparison.unfinished:
         notes.append("Paired comparison: omitted until every image is finished.")
     if clean.backend is not None:
@@ -121,10 +124,12 @@ def _sampled(results: Mapping[str, Result]) -> list[str]:
             mean, interval = found
             ends = "" if interval is None else f" ({interval[0]:.1%} to {interval[1]:.1%})"
             rates.append(f"{name} {mean:.1%}{ends}")
+    attacked = {tuple(each.index for each in result.outcomes) for result in results.values()}
+    over = "over all attacked images" if len(attacked) == 1 else "each over the images that it attacked"
     return [
         fooled_by_draws(sampling),
         "Correct: it errs in at most half of as many draws of the clean image. None of these is charged.",
-        *_listed("Mean error rate in fresh draws, over all attacked images", rates),
+        *_listed(f"Mean error rate in fresh draws, {over}", rates),
         *_listed("Fresh draws", [f"{name} {each.summary.draws:,}" for name, each in results.items()]),
         "No tests: attacks take every draw as exact."
         if sampling.error_rate == 1
@@ -135,6 +140,21 @@ def _sampled(results: Mapping[str, Result]) -> list[str]:
 def fooled_by_draws(sampling: Sampling) -> str:
     """Return when an image of a random model counts as fooled."""
     return f"Random model. Fooled: it errs in more than half of {sampling.draws:,} fresh draws of one point."
+
+
+def grid_chance_notes(grid: EvaluationGrid) -> list[str]:
+    """Return what chance leaves open in each cell of an evaluation of random models."""
+    cells = [
+        (f"{model} at {each.eps * 255:.4g}/255", each.chance) for model, row in grid.evaluations.items() for each in row
+    ]
+    undecided = [f"{name} {chance.undecided:,}" for name, chance in cells if chance is not None]
+    expected = [f"{name} {chance.expected}" for name, chance in cells if chance is not None and chance.expected]
+    several = any(chance.undecided and chance.attacks > 1 for _, chance in cells if chance is not None)
+    return [
+        *_listed("Undecided images, whose 95% interval of the error rate contains 50%", undecided),
+        *([SEVERAL_CHANCES] if several else []),
+        *_listed("Expected accuracy of a single query", expected),
+    ]
 
 
 def _flagged(results: Mapping[str, Result]) -> list[str]:

@@ -16,6 +16,7 @@ from parsimon.core.model import Traffic
 from parsimon.core.threat import Scores, Threat
 from parsimon.core.types import Attack, Image, ImageSource, Outcome
 from parsimon.errors import InputError
+from parsimon.results.chance import Chance, chance_of
 from parsimon.results.display import Displayed
 from parsimon.results.headline import headline
 from parsimon.results.rows import Row, result_rows
@@ -245,6 +246,14 @@ class Comparison(Displayed):
     def robust_accuracy(self) -> float:
         """The value of the verdict. While images are unfinished it can only fall."""
         return self.verdict.value
+
+    @cached_property
+    def chance(self) -> Chance | None:
+        """What chance leaves open on a random model; None on any other."""
+        if not self.first.random:
+            return None
+        known = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
+        return chance_of(self.first.clean, [result.outcomes for result in self.results.values()], known=known)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     return float(low), float(high)
 
 
-def agresti_coull_interval(successes: int, trials: int) -> Interval:
+def agresti_coull_interval(successes: float, trials: int) -> Interval:
     """Return the 95% interval of Agresti and Coull ("Approximate is better than exact", 1998) of a rate.
 
     It is a little wider than Wilson's, whose coverage falls to 90% for some rates near 0 and 1.

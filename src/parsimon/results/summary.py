@@ -11,6 +11,7 @@ from statistics import fmean, median
 import numpy as np
 
 from parsimon.core.types import Outcome
+from parsimon.results.chance import mean_interval
 from parsimon.results.statistics import Interval, interval_of, wilson_interval
 
 
@@ -81,7 +82,7 @@ class Summary:
         rates = self.error_rates
         if not rates or self.unfinished:
             return None
-        return fmean(rates), interval_of(rates, np.mean) if len(set(rates)) > 1 else None
+        return fmean(rates), mean_interval(rates)
 
     @property
     def with_radius(self) -> int | None:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from parsimon.core.types import Outcome
-from parsimon.results.notes import accounts, comparison_notes, fooled_by_draws, label_only_summaries, warned
+from parsimon.results.notes import (
+    accounts,
+    comparison_notes,
+    fooled_by_draws,
+    grid_chance_notes,
+    label_only_summaries,
+    warned,
+)
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
@@ -156,6 +163,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         *(f"Accuracy within {each:,} queries: {evaluation.verdict(each)}." for each in smaller),
         *accounts(evaluation.results),
     ]
+    notes += [] if evaluation.chance is None else evaluation.chance.notes()
     if evaluation.smaller is not None:
         known = int((evaluation.correct & evaluation.smaller.settled).sum())
         notes.append(f"{known:,} images fooled at a smaller radius were not attacked again.")
@@ -218,7 +226,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
     ]
     sampling = first.any_result.threat.sampling
     if sampling is not None:
-        notes.append(fooled_by_draws(sampling))
+        notes += [fooled_by_draws(sampling), *grid_chance_notes(grid)]
     notes += first.clean.remarks
     if grid.unfinished:
         notes.append("Unfinished: `<=` marks accuracies that can still fall.")

@@ -44,9 +44,10 @@ def diff(old: str | Path, new: str | Path) -> Diff:
     rows = [
         DiffRow(mine[0], its[0], its[1], _difference(before[mine], after[its])) for mine, its in _pairs(before, after)
     ]
-    defences = (next(iter(cells.values())).config.defence or () for cells in (before, after))  # one for all cells
-    random = any(cell.config.stochastic for cells in (before, after) for cell in cells.values())
-    return Diff(str(old), str(new), tuple(rows), tuple(left), *defences, random=random)
+    # All cells of an evaluation share these settings.
+    first, second = (next(iter(cells.values())).config for cells in (before, after))
+    defences = (first.defence or (), second.defence or ())
+    return Diff(str(old), str(new), tuple(rows), tuple(left), *defences, random=first.stochastic or second.stochastic)
 
 
 def check_baseline(baseline: Path, planned: Iterable[RunConfig]) -> None:
