@@ -13,6 +13,7 @@ from parsimon.core.threat import Loss, Scores
 from parsimon.core.types import Attack
 from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images
+from parsimon.defences import Defence
 from parsimon.errors import InputError, check_whole
 from parsimon.models import as_model
 from parsimon.results.defence import DefenceReport
@@ -30,18 +31,15 @@ Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
 
 class SharedSettings(TypedDict, total=False):
-    """The settings of `attack`, `compare` and `evaluate`. All are optional.
+    """The settings of `attack`, `compare`, `evaluate` and `assess_defence`. All are optional.
 
     Attributes:
         budget: Queries allowed per image; 2,000 by default.
-        loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
         scores: `"logits"`, `"probabilities"` if the model ends in a softmax, or `"labels"` if it returns classes alone.
             By default it is detected from the scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
-        until_budget: Let label-only attacks continue after their success until the budget is spent, to find closer
-            adversarial images. See `Outcome.radius`.
-        defence: Defences in front of the model: a name such as `"noise,sigma=0.02"`, or a list of them in the order in
-            which a query passes them. See `parsimon.defences`.
+        defence: Defences in front of the model: a name such as `"noise,sigma=0.02"`, an object such as
+            `InputNoise(0.02)`, or a list of them in the order in which a query passes them. See `parsimon.defences`.
         stochastic: Allow a model whose responses are random. An image then counts as fooled if the model errs in more
             than half of the fresh `draws` of the point that an attack returns. See `Sampling`.
         repeats: For a random model: queries that are averaged wherever an attack would make one; 1 by default.
@@ -62,11 +60,9 @@ class SharedSettings(TypedDict, total=False):
     """
 
     budget: int
-    loss: Loss | None
     scores: Scores | None
     eight_bit: bool
-    until_budget: bool
-    defence: str | Sequence[str] | None
+    defence: Defence | str | Sequence[Defence | str] | None
     stochastic: bool
     repeats: int | None
     draws: int | None
@@ -81,7 +77,20 @@ class SharedSettings(TypedDict, total=False):
     watch: Watch | None
 
 
-class Settings(SharedSettings, total=False):
+class AttackSettings(SharedSettings, total=False):
+    """The further settings of `attack`, `compare` and `evaluate`. All are optional.
+
+    Attributes:
+        loss: `"cross-entropy"` or `"margin"`; the attack's own by default. See `Threat`.
+        until_budget: Let label-only attacks continue after their success until the budget is spent, to find closer
+            adversarial images. See `Outcome.radius`.
+    """
+
+    loss: Loss | None
+    until_budget: bool
+
+
+class Settings(AttackSettings, total=False):
     """The further settings of `attack` and `compare`. All are optional.
 
     Attributes:
@@ -97,7 +106,7 @@ class Settings(SharedSettings, total=False):
     sample: int | None
 
 
-class EvaluationSettings(SharedSettings, total=False):
+class EvaluationSettings(AttackSettings, total=False):
     """The settings of `evaluate`. All are optional.
 
     Attributes:
@@ -221,7 +230,7 @@ def evaluate(
     Returns:
         An `Evaluation`; for a mapping of models or a list of radii an `EvaluationGrid`.
     """
-    if beyond := sorted(set(settings) & (set(Settings.__annotations__) - set(SharedSettings.__annotations__))):
+    if beyond := sorted(set(settings) & (set(Settings.__annotations__) - set(AttackSettings.__annotations__))):
         raise InputError(
             f"evaluate has no setting {beyond[0]!r}: all images count, and leaving the true class is the goal. It has "
             f"{', '.join(EvaluationSettings.__annotations__)}"
@@ -277,7 +286,7 @@ def assess_defence(
         eps: As for `attack`.
         flag_price: Cost of a query that a detector flags, in queries.
         settings: See `SharedSettings`. `defence` is required. `stochastic` is needed only for a model that is random
-            without the defence.
+            without the defence. Each attack maximises its own loss.
     """
     check_names("assess_defence", settings, SharedSettings.__annotations__)
     plain: dict[str, Any] = {**settings}
@@ -341,8 +350,6 @@ def _config(settings: Mapping[str, Any], **further: Any) -> RunConfig:
     """Describe a run by its settings, among which those of its execution are recognised by their names."""
     execution = {name: settings[name] for name in ExecutionOptions.__struct_fields__ if name in settings}
     own = {name: value for name, value in settings.items() if name not in execution}
-    if isinstance(own.get("defence"), str):
-        own["defence"] = (own["defence"],)
     return RunConfig(**own, **further, execution=ExecutionOptions(**execution))
 
 

@@ -25,7 +25,7 @@ from parsimon.defences import (
     parse_defence,
 )
 from parsimon.defences.base import InputDefence, ScoreDefence
-from parsimon.defences.registry import describe
+from parsimon.defences.registry import as_texts, describe, format_defence
 from parsimon.errors import InputError
 from parsimon.models import FunctionModel
 
@@ -95,6 +95,40 @@ def test_every_preset_can_be_typed_out(name: str) -> None:
         for each in fields(expected):  # type: ignore[arg-type]
             value = getattr(expected, each.name)
             assert getattr(typed, each.name) == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
+
+
+@pytest.mark.parametrize(
+    ("defence", "text"),
+    [
+        (InputNoise(), "noise"),
+        (InputNoise(1 / 30), f"noise,sigma={1 / 30}"),
+        (InputNoise(1e-7), "noise,sigma=1e-07"),
+        (InputNoise(np.float32(0.02)), f"noise,sigma={float(np.float32(0.02))}"),  # type: ignore[arg-type]
+        (AAA("sine", 4, known=False), "aaa,shape=sine,tau=4"),
+        (AAA(known=True, alpha=1.0), "aaa,alpha=1.0,known=true"),
+        (Blacklight.preset("imagenet"), "blacklight,window=50"),
+    ],
+)
+def test_an_object_has_a_text_that_is_read_as_its_equal(defence: Defence, text: str) -> None:
+    assert format_defence(defence) == text
+    assert parse_defence(text) == defence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_has_a_text(name: str) -> None:
+    for preset in describe(name)["presets"]:
+        made = parse_defence(f"{name}:{preset}")
+        assert parse_defence(format_defence(made)) == made
+
+
+def test_names_and_objects_become_texts() -> None:
+    assert as_texts("jpeg") == as_texts(Jpeg()) == as_texts(["jpeg"]) == as_texts((Jpeg(),)) == ("jpeg",)
+    assert as_texts([Jpeg(50), "aaa:cifar10"]) == ("jpeg,quality=50", "aaa:cifar10")
+    for wrong in (3, [3], {"jpeg"}, Jpeg):
+        with pytest.raises(InputError, match=r"defence must be a name such as 'noise,sigma=0\.02', or a list of names"):
+            as_texts(wrong)
+    with pytest.raises(InputError, match=r"Recording has no name .*protect\(as_model\(model\)\)"):
+        as_texts(recording(InputDefence, "own", [], 1.0))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,12 +18,13 @@ from parsimon.cli.commands import command
 from parsimon.core.engine import Engine
 from parsimon.core.threat import Sampling
 from parsimon.core.types import Task
-from parsimon.defences import AAA, DEFENCES
+from parsimon.defences import AAA, DEFENCES, Jpeg
 from parsimon.errors import InputError, ModelError, NothingToAttackError, StoreError
 from parsimon.models import as_model
 from parsimon.results.defence import DefenceReport
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import wilson_interval
+from parsimon.runs.config import RunConfig
 from parsimon.runs.defences import attackers
 
 
@@ -287,14 +288,52 @@ def test_defences_are_listed_and_described() -> None:
         ({"defence": "nose"}, "did you mean noise"),
         ({"defence": "round", "flag_price": 0.5}, "flag_price must be a number from 1"),
         ({"defence": ["blacklight", "blacklight"]}, "only one stateful defence"),
+        ({"defence": "aaa", "loss": "cross-entropy"}, "assess_defence has no setting 'loss'"),
+        ({"defence": "noise", "until_budget": True}, "assess_defence has no setting 'until_budget'"),
+        ({"defence": "noise", "repeats": 11}, "repeats must be at most the budget"),
+        ({"defence": 3}, "defence must be a name such as 'noise,sigma=0.02', or a list of names; got 3"),
     ],
 )
 def test_what_cannot_be_assessed_is_refused(
     data: tuple[NDArray[Any], NDArray[Any]], settings: dict[str, object], message: str
 ) -> None:
+    """Before the model is queried at all."""
     images, labels = data
+
+    def model(_: NDArray[Any]) -> NDArray[Any]:
+        raise AssertionError("no query was needed")
+
     with pytest.raises(InputError, match=message):
-        parsimon.assess_defence("standard", images, labels, 4 / 255, budget=10, **settings)  # type: ignore[arg-type]
+        parsimon.assess_defence(model, images, labels, 4 / 255, budget=10, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", [{"loss": "margin"}, {"until_budget": True}, {"targets": "next"}])
+def test_stored_attackers_choose_their_own_losses_too(setting: dict[str, Any], tmp_path: Path) -> None:
+    config = RunConfig(defence=("jpeg",), model="standard", selection="any", **setting)
+    with pytest.raises(InputError, match=f"leave out {next(iter(setting))}"):
+        runs.assess_stored(config, tmp_path)
+
+
+def test_defences_are_names_or_objects_everywhere(data: tuple[NDArray[Any], NDArray[Any]]) -> None:
+    images, labels = data
+    shared: Any = {"budget": 5}
+    named = parsimon.attack("standard", images, labels, 4 / 255, defence="jpeg,quality=50", **shared)
+    for defence in (Jpeg(50), [Jpeg(50)], ("jpeg,quality=50",)):
+        given: Any = {**shared, "defence": defence}
+        found = parsimon.attack("standard", images, labels, 4 / 255, **given)
+        assert found.outcomes == named.outcomes
+        assert found.defence == ("jpeg,quality=50",)
+        assert (
+            parsimon.compare("standard", images, labels, 4 / 255, ["thrift"], **given).first.outcomes == named.outcomes
+        )
+        evaluation = parsimon.evaluate("standard", images, labels, 4 / 255, attacks=["thrift"], **given)
+        assert evaluation.results["Thrift"].outcomes == named.outcomes
+    report = parsimon.assess_defence("standard", images, labels, 4 / 255, defence=Jpeg(50), **shared)
+    assert report.defence == "jpeg,quality=50"
+    assert report.attackers["unaware of it"].results["Thrift"].outcomes == named.outcomes
+    assert RunConfig(defence="jpeg") == RunConfig(defence=[Jpeg()]) == RunConfig(defence=("jpeg",))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="defence must be a name such as"):
+        parsimon.attack("standard", images, labels, 4 / 255, defence=7)  # type: ignore[arg-type]
 
 
 def test_a_defence_that_changes_scores_needs_scores(data: tuple[NDArray[Any], NDArray[Any]]) -> None:

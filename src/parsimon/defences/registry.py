@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
+
+import numpy as np
 
 from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
 from parsimon.core.model import Model
@@ -35,6 +38,44 @@ def parse_defence(text: str) -> Defence:
     return parse_configured(text, "defence", DEFENCES)
 
 
+def format_defence(defence: Defence) -> str:
+    """Return the text that names a defence with its settings: what `parse_defence` reads as an equal one."""
+    name = next((name for name, kind in DEFENCES.items() if type(defence) is kind), None)
+    if name is None:
+        raise InputError(
+            f"{type(defence).__name__} has no name under which a run can store it: put it in front of the model "
+            "yourself, as in model=defence.protect(as_model(model))",
+            argument="defence",
+        )
+    default = DEFENCES[name]()
+    given = {each.name: getattr(defence, each.name) for each in fields(defence)}  # type: ignore[arg-type]
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
+    typed = [f"{key}={_typed(value)}" for key, value in plain.items() if value != getattr(default, key)]
+    return ",".join([name, *typed])
+
+
+def _typed(value: Any) -> str:
+    """Return a setting as text that is read as the same value, with all digits."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def as_texts(defence: Any) -> tuple[str, ...]:
+    """Return defences as texts, in their order: one name or object, or a sequence of them."""
+    given = [defence] if isinstance(defence, Defence | str) else defence
+    if isinstance(given, Sequence) and all(isinstance(each, Defence | str) for each in given):
+        return tuple(each if isinstance(each, str) else format_defence(each) for each in given)
+    raise InputError(
+        f"defence must be a name such as 'noise,sigma=0.02', or a list of names; got {quote(defence)}",
+        argument="defence",
+    )
+
+
+def check_together(defences: Sequence[Defence], detector: object = None) -> None:
+    """Refuse defences that cannot stand in front of one model, which may have a detector already."""
+    if sum(isinstance(each, StatefulDefence) for each in defences) + (detector is not None) > 1:
+        raise InputError("a model can have only one stateful defence", argument="defence")
+
+
 def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | None = None) -> Model:
     """Return the model behind several defences, in the order in which a query passes them.
 
@@ -45,8 +86,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
     if isinstance(defences, Defence | str) or not isinstance(defences, Sequence):
         raise InputError(f"defences must be a list of defences or names; got {quote(defences)}", argument="defences")
     parsed = [_as_defence(each) for each in defences]
-    if sum(isinstance(each, StatefulDefence) for each in parsed) + (model.detector is not None) > 1:
-        raise InputError("a model can have only one stateful defence", argument="defences")
+    check_together(parsed, model.detector)
     for defence in reversed(parsed):
         model = defence.protect(model)
     return model if returns is None else told(model, returns)

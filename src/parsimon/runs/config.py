@@ -33,7 +33,7 @@ from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, check_radius
-from parsimon.defences.registry import any_random
+from parsimon.defences.registry import any_random, as_texts
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
 Described = TypeVar("Described")
@@ -48,6 +48,10 @@ Name = Annotated[str, Meta(pattern="^[^\0]+$", description="a text that is not e
 Names = Annotated[
     tuple[Name, ...],
     Meta(min_length=1, description="a list of at least one name, none of them empty or with a NUL character"),
+]
+Defences = Annotated[
+    tuple[Name, ...],
+    Meta(min_length=1, description="a name such as 'noise,sigma=0.02', or a list of at least one name"),
 ]
 Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number, at least 1")]
 Seed = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number, at least 0")]
@@ -169,7 +173,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     eight_bit: Flag = False
     seed: Seed = 0
     batch_size: BatchSize | None = None
-    defence: Names | None = None
+    defence: Defences | None = None
     stochastic: Flag = False
     repeats: Draws | None = None
     draws: Draws | None = None
@@ -180,6 +184,8 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     execution: ExecutionOptions = ExecutionOptions()
 
     def __post_init__(self) -> None:
+        if self.defence is not None:  # a name, or objects
+            msgspec.structs.force_setattr(self, "defence", as_texts(self.defence))
         super().__post_init__()
         check_radius(self.radius, self.eps)
         for name in SAMPLING:

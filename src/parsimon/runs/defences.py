@@ -12,7 +12,7 @@ from parsimon.core.types import Attack
 from parsimon.data.validate import as_images
 from parsimon.defences import AAA, Defence, parse_defence
 from parsimon.defences.base import ScoreDefence, StatefulDefence
-from parsimon.defences.registry import any_random
+from parsimon.defences.registry import any_random, check_together
 from parsimon.errors import InputError, NothingToAttackError, check_number
 from parsimon.results.defence import DefenceReport
 from parsimon.results.result import Comparison
@@ -100,17 +100,16 @@ def assess(
     labels = kind == "labels"
     if labels:
         _check_labels(config, config.defence)
+    averaged = min(_AVERAGED, config.budget)
+    every = attackers(config.defence, stochastic=config.stochastic, labels=labels, averaged=averaged)
+    planned = [(attacker, _settings_of(attacker, config)) for attacker in every]  # all are checked before the first run
     comparisons: dict[str, Comparison] = {}
     broken = False
-    averaged = min(_AVERAGED, config.budget)
-    for attacker in attackers(config.defence, stochastic=config.stochastic, labels=labels, averaged=averaged):
-        settings = {"defence": None, "attacks": attacker.attacks, **attacker.settings}
-        if not settings.get("stochastic", config.stochastic):
-            settings.update(dict.fromkeys(SAMPLING))
+    for attacker, settings in planned:
         try:
-            found = run(attacker, config.replace(**settings))
+            found = run(attacker, settings)
         except NothingToAttackError:
-            if settings["defence"] is None:
+            if settings.defence is None:
                 raise
             broken = True  # no attacker is needed
             break
@@ -120,6 +119,14 @@ def assess(
     return DefenceReport(" + ".join(config.defence), comparisons, flag_price, broken)
 
 
+def _settings_of(attacker: Attacker, config: RunConfig) -> RunConfig:
+    """Return the settings of an attacker's run."""
+    settings = {"defence": None, "attacks": attacker.attacks, **attacker.settings}
+    if not settings.get("stochastic", config.stochastic):
+        settings.update(dict.fromkeys(SAMPLING))
+    return config.replace(**settings)
+
+
 def check_assessable(config: RunConfig, flag_price: float) -> None:
     """Refuse settings with which no defence can be assessed."""
     check_number("flag_price", flag_price, 1)
@@ -127,6 +134,10 @@ def check_assessable(config: RunConfig, flag_price: float) -> None:
         raise InputError(
             "there is no defence to assess: name one, as in defence='noise,sigma=0.02'", argument="defence"
         )
+    check_together([parse_defence(each) for each in config.defence])
+    for name in ("loss", "until_budget"):
+        if getattr(config, name):
+            raise InputError(f"each attacker chooses its own attacks and losses: leave out {name}", argument=name)
     if config.targets is not None:
         raise InputError("a defence is assessed by untargeted attacks: leave out targets", argument="targets")
 
@@ -151,7 +162,8 @@ def assess_stored(
 
     def run(attacker: Attacker, settings: RunConfig) -> Comparison:
         with progress_context(attacker.name):
-            return stored.run(settings, Path(folder) / attacker.slug, watch=watch)
+            place, resumed_by = Path(folder) / attacker.slug, f"the same command, with --out {folder}"
+            return stored.run(settings, place, watch=watch, resumed_by=resumed_by)
 
     check_assessable(config, flag_price)
     kind = kind_returned(config, config.model, stored.data_of(config).images)
