@@ -18,7 +18,7 @@ BUDGET = 1000
 
 
 def made(count: int) -> Comparison:
-    """A made-up comparison: three attacks on so many of the bundled images, of which they fool nine in ten."""
+    """Make up a comparison of three attacks on the first bundled images. Each fools nine in ten of them."""
     all_images, all_labels = zoo.images()
     images, labels = all_images[:count], all_labels[:count].astype(np.intp)
     threat = Threat(8 / 255)

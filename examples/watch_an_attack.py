@@ -27,7 +27,7 @@ class Watched(parsimon.Attack):
     """
 
     inner: parsimon.Attack
-    told: list[JournalEntry] = field(default_factory=list, compare=False, repr=False)
+    journal: list[JournalEntry] = field(default_factory=list, compare=False, repr=False)
 
     def search(self, context: ImageContext, rng: np.random.Generator) -> Search:
         search = self.inner.search(context, rng)
@@ -36,7 +36,7 @@ class Watched(parsimon.Attack):
             while True:
                 reply = yield ask
                 assert isinstance(ask.points, Corners)
-                self.told.append(JournalEntry(ask.points, reply.loss))
+                self.journal.append(JournalEntry(ask.points, reply.loss))
                 ask = search.send(reply)
         except StopIteration:
             return
@@ -46,8 +46,8 @@ def main() -> None:
     images, labels = zoo.images()
     watched = Watched(parsimon.Parsimonious())
     result = parsimon.attack("robust", images[1:2], labels[1:2], eps=8 / 255, attack=watched, budget=400)
-    print(f"{result.queries[0]} queries, in {len(watched.told)} recorded asks")
-    for asked, loss in watched.told[:8]:
+    print(f"{result.queries[0]} queries, in {len(watched.journal)} recorded asks")
+    for asked, loss in watched.journal[:8]:
         print(f"blocks of {asked.grid.block}, {asked.size:3} corners, highest loss {loss.max():.3f}")
 
 

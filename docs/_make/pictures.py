@@ -73,7 +73,7 @@ def unfolded() -> Unfolded:
     only = slice(IMAGE, IMAGE + 1)  # alone, so in small batches: most of a larger one would be padding
     result = parsimon.attack("robust", images[only], labels[only], EPS, attack=watched, budget=BUDGET, batch_size=4)
     (outcome,) = result.outcomes
-    frames = list(working_sets(watched.told))
+    frames = list(working_sets(watched.journal))
     if outcome.success:
         assert isinstance(outcome.point, Corner)  # whose loss the engine keeps to itself
         grid, members = outcome.point.grid, outcome.point.members
@@ -84,10 +84,10 @@ def unfolded() -> Unfolded:
     return Unfolded(images[IMAGE], result.threat, frames, before, after)
 
 
-def working_sets(told: list[JournalEntry]) -> Iterator[Frame]:
+def working_sets(journal: list[JournalEntry]) -> Iterator[Frame]:
     """Yield the best corner whenever it improves."""
     queries, best = 0, -np.inf
-    for asked, losses in told:
+    for asked, losses in journal:
         for number, loss in enumerate(losses.tolist()):
             queries += 1
             if loss > best:

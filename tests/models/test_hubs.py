@@ -121,14 +121,14 @@ def test_a_picture_gets_the_scores_that_transformers_give_it(make: Maker, pictur
     network = transformers.AutoModelForImageClassification.from_pretrained(folder)
     with PIL.Image.open(picture) as opened, torch.no_grad():
         expected = network(**theirs(opened.convert("RGB"), return_tensors="pt")).logits.numpy()
-        told = hubs.preprocess(name)
-        assert told is not None
-        image = open_preprocess(told).apply(opened)
+        preprocess = hubs.preprocess(name)
+        assert preprocess is not None
+        image = open_preprocess(preprocess).apply(opened)
 
-    oracle = as_model(name)
-    assert isinstance(oracle, TorchModel)
-    assert oracle.image_shape == image.shape
-    np.testing.assert_allclose(oracle(torch.from_numpy(image[None])), expected, atol=1e-5)
+    model = as_model(name)
+    assert isinstance(model, TorchModel)
+    assert model.image_shape == image.shape
+    np.testing.assert_allclose(model(torch.from_numpy(image[None])), expected, atol=1e-5)
 
 
 def test_a_model_by_name_is_attacked_as_the_module_that_it_is(tmp_path: Path) -> None:
@@ -193,17 +193,17 @@ def test_a_network_of_torch_hub_is_shown_what_is_said(repository: Path) -> None:
     by_hand = (torch.from_numpy(images) - torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1)) / 0.25
     with torch.no_grad():
         expected = network(by_hand).numpy()
-    told = scores(f"torchhub:{repository}:plain,classes=6,mean=0.5/0.4/0.3,std=0.25", images)
-    np.testing.assert_allclose(told, expected, atol=1e-6)
+    found = scores(f"torchhub:{repository}:plain,classes=6,mean=0.5/0.4/0.3,std=0.25", images)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_network_of_torch_hub_may_carry_its_config(repository: Path) -> None:
     images = np.random.default_rng(0).random((2, 3, 8, 8), np.float32)
-    told = scores(f"torchhub:{repository}:configured", images)
-    said = scores(f"torchhub:{repository}:plain,mean=0.5/0.4/0.3,std=0.2/0.3/0.4", images)
-    np.testing.assert_array_equal(told, said)
-    oracle = as_model(f"torchhub:{repository}:configured")
-    assert oracle.image_shape == (3, 8, 8)
+    by_config = scores(f"torchhub:{repository}:configured", images)
+    by_name = scores(f"torchhub:{repository}:plain,mean=0.5/0.4/0.3,std=0.2/0.3/0.4", images)
+    np.testing.assert_array_equal(by_config, by_name)
+    model = as_model(f"torchhub:{repository}:configured")
+    assert model.image_shape == (3, 8, 8)
 
 
 def test_what_a_network_of_torch_hub_wants_is_not_guessed(repository: Path) -> None:

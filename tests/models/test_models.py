@@ -185,7 +185,7 @@ def test_a_module_keeps_the_gradients_that_it_had() -> None:
         assert torch.equal(gradient, copy)
 
 
-def test_gradients_may_be_switched_on_around_an_oracle() -> None:
+def test_gradients_may_be_switched_on_around_a_model() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     with torch.enable_grad():
         scores = ask(TorchModel(module), random_images(2))

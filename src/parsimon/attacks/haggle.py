@@ -49,7 +49,7 @@ from parsimon.core.grid import Grid, Window
 from parsimon.core.types import Ask, Attack, Corners, Image, ImageContext, Images, Reply, Search
 from parsimon.setsearch import Mask
 
-# The numbers were chosen by measurements on several networks; see the decision note.
+# The numbers were chosen by measurements on several networks: docs/decisions/0012-haggle.md.
 _COLOURED, _GREEN = 3, 1  # channels, and the number of one
 _COARSE_FLIPS = 32  # of plain blocks, before textures are tried
 _FIRST_STEP = 1.5  # factor by which the value of a pattern is raised; it grows

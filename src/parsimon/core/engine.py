@@ -25,7 +25,7 @@ from parsimon.core.random_search import RandomSearch
 from parsimon.core.scheduler import Batch, BatchScores, Scheduler, Turn
 from parsimon.core.threat import Threat
 from parsimon.core.types import Attack, ImageContext, JournalEntry, Outcome, Search, Task
-from parsimon.errors import MOST, ModelError, ParsimonError, check_whole, first_line
+from parsimon.errors import MOST, ModelError, ParsimonError, check_whole, first_line, users_place
 
 # Switch interval for processes that only run attacks: a model that returns from C code waits less for the searches.
 SWITCH_SECONDS = 1e-4
@@ -191,9 +191,9 @@ class Engine:
         return turn, None if turn.batch is None else self._begin(turn.batch)
 
     def _begin(self, batch: Batch) -> PendingBatch:
-        """Begin a model call, if the model is asynchronous; otherwise the call is made by whoever waits.
+        """Begin a model call. If the model is not asynchronous, the call is made when its scores are needed.
 
-        A failure is raised by whoever waits, too, since batches before this one are still to be delivered.
+        A failure is raised only then, too, since batches before this one are still to be delivered.
         """
         images = batch.rendered.images
         if self._model.fixed_batch:
@@ -307,7 +307,7 @@ def _call(call: Callable[[], Response], images: Any) -> Response:
     except ParsimonError:
         raise
     except Exception as error:
-        reason = first_line(error)
+        reason = f"{first_line(error)}{users_place(error)}"
         raise ModelError(f"the model failed on images of shape {tuple(images.shape)}: {reason}") from error
 
 

@@ -123,7 +123,7 @@ class Model(ABC):
     def start(self, images: Any) -> Callable[[], NDArray[Any]]:
         """Begin a call and return a function that waits for its scores and raises what went wrong.
 
-        Another call may begin before. By default the whole call is made by whoever waits.
+        Another call may begin before that function is called. By default, it makes the whole call.
         """
         return partial(self, images)
 

@@ -1,4 +1,4 @@
-"""Check somebody's stored run: redraw every adversarial image, query the model once each, trust nothing else.
+"""Check a stored run without trusting it: redraw every adversarial image, and query the model once for each.
 
 The ball and the range are checked by definition, and the class by the highest score.
 """

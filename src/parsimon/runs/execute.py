@@ -121,7 +121,7 @@ class _Tasks(Sequence[Task]):
     def __len__(self) -> int:
         return len(self._indices)
 
-    def __getitem__(self, number: int) -> Task:  # type: ignore[override]  # nobody takes slices of them
+    def __getitem__(self, number: int) -> Task:  # type: ignore[override]  # slices are not taken
         index = self._indices[number]
         goal = int(self._goals[index])
         example = self._examples.get(goal)

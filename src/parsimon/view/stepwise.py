@@ -1,8 +1,8 @@
 """An attack on one picture, one query at a time: the engine attacks, and a recorder watches its queries.
 
 A step is a mapping, sent to the page as JSON. The first step describes the picture, the last one the outcome, and each
-one between them a query. Parsimonious is told by its blocks: their sets are bits in base64, in the order of
-`numpy.packbits`. Every other attack is told by the queried pictures, made small.
+one between them a query. Steps of Parsimonious hold sets of its blocks, as bits in base64 in the order of
+`numpy.packbits`. Steps of every other attack hold the queried pictures, made small.
 """
 
 from __future__ import annotations
