@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ settings.load_profile("parsimon")
 @pytest.fixture(scope="session")
 def bundled() -> Bundled:
     return some_bundled_images()
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Path]:
+    """The working folder, with small stored runs, their data and their model."""
+    from stored_runs import stored
+
+    with stored() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from parsimon import runs
 from parsimon.core.engine import Step
@@ -28,6 +34,20 @@ def make(folder: Path) -> None:
         shutil.copy(OLD / name, folder)
     runs.run(SPEC, folder / "finished")
     runs.run(SPEC, folder / "interrupted", in_flight=4, watch=interrupt)
+
+
+@contextmanager
+def stored() -> Iterator[Path]:
+    """Make the runs in a new working folder, beside their data and their model."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        make(folder)
+        try:
+            yield folder
+        finally:
+            sys.modules.pop("sine_model", None)
 
 
 def described(comparison: Comparison) -> dict[str, Any]:

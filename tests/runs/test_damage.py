@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,18 +22,7 @@ from parsimon.runs.config import RunConfig
 from parsimon.runs.runfile import is_written
 from parsimon.runs.store import Store
 from parsimon.view.watch import Watch
-from stored_runs import OLD, make
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("damage")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.syspath_prepend(str(folder))
-        make(folder)
-        yield folder
-    sys.modules.pop("sine_model", None)
+from stored_runs import OLD
 
 
 @pytest.fixture

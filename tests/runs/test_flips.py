@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,9 @@ import pytest
 
 from parsimon import runs
 from parsimon.errors import ParsimonError
-from stored_runs import described, make
+from stored_runs import described
 
 FLIPS = 60
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("flips")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.syspath_prepend(str(folder))
-        make(folder)
-        yield folder
-    sys.modules.pop("sine_model", None)
 
 
 def flip(path: Path, bit: int) -> None:
@@ -37,14 +24,14 @@ def flip(path: Path, bit: int) -> None:
 
 @pytest.mark.parametrize("use", ["load", "resume"])
 @pytest.mark.parametrize("name", ["finished", "interrupted"])
-def test_a_flipped_bit_never_changes_a_result(place: Path, tmp_path: Path, name: str, use: str) -> None:
-    truth = described(runs.load(place / ("finished" if use == "resume" else name)))
+def test_a_flipped_bit_never_changes_a_result(made: Path, tmp_path: Path, name: str, use: str) -> None:
+    truth = described(runs.load(made / ("finished" if use == "resume" else name)))
     draw = random.Random(4)
-    size = (place / name / "run.sqlite").stat().st_size
+    size = (made / name / "run.sqlite").stat().st_size
     seen: dict[bool, int] = {True: 0, False: 0}
     for number in range(FLIPS):
         copy = tmp_path / str(number)
-        shutil.copytree(place / name, copy)
+        shutil.copytree(made / name, copy)
         flip(copy / "run.sqlite", draw.randrange(8 * size))
         found = result_of(use, copy)
         assert found in (None, truth)
@@ -60,8 +47,8 @@ def result_of(use: str, folder: Path) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("use", ["load", "resume"])
-def test_without_a_flip_a_run_is_read_and_resumed(place: Path, tmp_path: Path, use: str) -> None:
-    shutil.copytree(place / "interrupted", tmp_path / "copy")
-    truth = runs.load(place / ("finished" if use == "resume" else "interrupted"))
+def test_without_a_flip_a_run_is_read_and_resumed(made: Path, tmp_path: Path, use: str) -> None:
+    shutil.copytree(made / "interrupted", tmp_path / "copy")
+    truth = runs.load(made / ("finished" if use == "resume" else "interrupted"))
     assert result_of(use, tmp_path / "copy") == described(truth)
     assert bool(truth.unfinished) == (use == "load")

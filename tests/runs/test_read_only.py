@@ -18,20 +18,9 @@ from parsimon import runs
 from parsimon.core.types import JournalEntry, Outcome
 from parsimon.errors import StoreError
 from parsimon.runs.store import Store, is_written
-from stored_runs import OLD, described, make
+from stored_runs import OLD, described
 
 IMAGES = np.zeros((200, 3, 4, 4), np.float32)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("closed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.syspath_prepend(str(folder))
-        make(folder)
-        yield folder
-    sys.modules.pop("sine_model", None)
 
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fuzz import Draw, sentence_of
 from fuzz.values import LONG, mutated
 from parsimon import ParsimonError, runs
-from stored_runs import OLD, described, make
+from stored_runs import OLD, described, stored
 
 RUNS = ("finished", "interrupted")
 # The run file twice as often: it is the one that matters. The last two do not exist after a run has ended.
@@ -28,20 +24,6 @@ FILES = (
     "run.sqlite-wal",
     "run.sqlite-journal",
 )
-
-
-@contextmanager
-def stored() -> Iterator[Path]:
-    """Make the runs in a new working folder, beside their data and their model."""
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        folder = Path(name)
-        patch.chdir(folder)
-        patch.syspath_prepend(str(folder))
-        make(folder)
-        try:
-            yield folder
-        finally:
-            sys.modules.pop("sine_model", None)
 
 
 @contextmanager
