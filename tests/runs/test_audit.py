@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.stats import binom, fisher_exact
 
 from bundled_runs import make_evaluation, make_run
 from parsimon import runs, zoo
@@ -16,7 +17,9 @@ from parsimon.cli.commands import command
 from parsimon.core.types import Images
 from parsimon.errors import InputError
 from parsimon.models import as_model
-from parsimon.runs.audit import audit_attack
+from parsimon.results.statistics import fisher
+from parsimon.runs.audit import SIGNIFICANCE, audit_attack
+from parsimon.runs.config import RunConfig
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +100,102 @@ def test_the_command_exits_with_3_if_any_success_fails(run: Path) -> None:
     assert bad.exit_code == 3
     assert not json.loads(bad.stdout)["holds"]
     assert "do not hold" in bad.stderr
+
+
+# --- random models ----------------------------------------------------------------------------------------------------
+
+COINS = """
+import numpy as np
+
+def toss(probability):
+    def build():
+        rng = np.random.default_rng(7)
+        def model(images):
+            errs = rng.random(len(images)) < probability
+            return np.stack([0.5 - errs, errs - 0.5], axis=1) + rng.random((len(images), 1))
+        return model
+    return build
+
+half, never = toss(0.5), toss(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def tossed(folder: Path) -> Path:
+    """A run of a model that errs in half of all draws, whatever it sees: each success of it is chance."""
+    (folder / "coins.py").write_text(COINS)
+    np.savez(folder / "coins.npz", images=np.full((60, 1, 2, 2), 0.5, np.float32), labels=np.zeros(60, np.int64))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        config = RunConfig(
+            model="coins:half",
+            data=str(folder / "coins.npz"),
+            images="all",
+            attacks=("square",),
+            budget=3,
+            stochastic=True,
+            draws=40,
+        )
+        runs.run(config, folder / "tossed", progress=False)
+    return folder / "tossed"
+
+
+def test_an_honest_run_of_a_random_model_is_not_refuted(
+    tossed: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About half of its successes err in at most half of fresh draws. That was counted as a forgery."""
+    monkeypatch.syspath_prepend(folder)
+    ran = CliRunner().invoke(command, ["verify", str(tossed), "--json"])
+    assert ran.exit_code == 0, ran.output
+    (attack,) = json.loads(ran.stdout)["runs"][0]["attacks"]
+    assert attack["draws"] == 40
+    assert attack["not_fooled"] == []
+    assert attack["successes"] == runs.load(tossed).first.success.sum() > 5
+    assert attack["held"] + len(attack["undecided"]) == attack["successes"]
+    assert attack["undecided"]
+    text = " ".join(CliRunner().invoke(command, ["verify", str(tossed)]).stdout.split())
+    assert text.startswith("Successes, each made again and drawn 40 times")
+    assert "queried once" not in text
+    assert "Undecided: it errs in at most half" in text
+
+
+def test_a_success_that_is_none_is_refuted(tossed: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    ran = CliRunner().invoke(command, ["verify", str(tossed), "--model", "coins:never", "--json"])
+    assert ran.exit_code == 3
+    (attack,) = json.loads(ran.stdout)["runs"][0]["attacks"]
+    assert len(attack["not_fooled"]) == attack["successes"]
+    assert (attack["held"], attack["undecided"]) == (0, [])
+
+
+def test_claims_that_contradict_themselves_are_refuted(
+    tossed: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(folder)
+    result = runs.load(tossed).first
+    for errors, draws in ((20, 40), (1, 1), (0, 0)):
+        outcomes = tuple(
+            replace(each, errors=errors, draws=draws) if each.success else each for each in result.outcomes
+        )
+        audit = audit_attack(as_model("coins:half"), replace(result, outcomes=outcomes), result.labels, 64)
+        assert audit.undecided == ()
+        assert len(audit.not_fooled) + audit.held == audit.queried
+        assert audit.not_fooled
+
+
+def test_the_test_is_fishers_and_honest_runs_are_refuted_as_rarely_as_stated() -> None:
+    for first, second in ((51, 29), (100, 60), (60, 61)):
+        table = [[first, 100 - first], [second, 100 - second]]
+        assert fisher((first, second), (100, 100)) == pytest.approx(fisher_exact(table, alternative="greater").pvalue)
+    images, draws = 50, 40
+    tail = np.array(
+        [
+            [fisher((first, second), (draws, draws)) < SIGNIFICANCE / images for second in range(draws // 2 + 1)]
+            for first in range(draws // 2 + 1, draws + 1)
+        ]
+    )
+    assert tail.any()
+    for probability in np.linspace(0.01, 0.99, 50):
+        before, after = (binom.pmf(range(draws + 1), draws, probability) for _ in range(2))
+        refuted = before[draws // 2 + 1 :] @ tail @ after[: draws // 2 + 1]
+        assert images * refuted <= SIGNIFICANCE

@@ -17,7 +17,7 @@ from parsimon.cli.output import JSON, Exit, answer
 from parsimon.cli.present import print_tables
 from parsimon.results.table import Cell, Table
 from parsimon.results.tables import radius_text
-from parsimon.runs.audit import RunAudit
+from parsimon.runs.audit import SIGNIFICANCE, RunAudit
 
 OWN_MODEL = click.option(
     "--model",
@@ -32,8 +32,9 @@ OWN_MODEL = click.option(
 def verify(folder: Path, model: str | None, form: str) -> None:
     """Check the adversarial images of a run or an evaluation, so that its table need not be trusted.
 
-    Each stored adversarial image is drawn again and queried once. It must lie in the ball and in [0, 1], and fool the
-    model. The exit code is 3 if any does not.
+    Each stored adversarial image is made again and queried once. It must lie in the ball and in [0, 1], and fool the
+    model. The exit code is 3 if any does not. On a random model, each is drawn as often as in the run, and fails only
+    if significantly fewer draws err than in the run.
 
     \b
     parsimon verify parsimon-results/2026-11-16-024905
@@ -61,6 +62,8 @@ def _described(audit: RunAudit) -> dict[str, Any]:
                 "held": each.held,
                 "outside": each.outside,
                 "not_fooled": each.not_fooled,
+                "undecided": each.undecided,
+                "draws": each.draws or None,
             }
             for name, each in audit.attacks.items()
         ],
@@ -68,22 +71,32 @@ def _described(audit: RunAudit) -> dict[str, Any]:
 
 
 def _table(audits: list[RunAudit]) -> Table:
-    headers = ["model and eps", "attack", "successes", "hold", "outside", "not fooled"]
+    draws = max((each.draws for audit in audits for each in audit.attacks.values()), default=0)
+    headers = ["model and eps", "attack", "successes", "hold", *["undecided"] * bool(draws), "outside", "not fooled"]
     groups = [
         [
             [
                 Cell(f"{audit.model}, {radius_text(audit.eps)}"),
                 Cell(name),
-                *(Cell(f"{count:,}") for count in (each.queried, each.held, len(each.outside), len(each.not_fooled))),
+                *(Cell(f"{count:,}") for count in (each.queried, each.held)),
+                *([Cell(f"{len(each.undecided):,}")] if draws else []),
+                *(Cell(f"{len(images):,}") for images in (each.outside, each.not_fooled)),
             ]
             for name, each in audit.attacks.items()
         ]
         for audit in audits
     ]
-    notes = [
-        "Hold: in the ball, in [0, 1], and the model is fooled.",
-        "Outside: not in the ball, or a pixel not in [0, 1].",
-    ]
+    outside = "Outside: not in the ball, or a pixel not in [0, 1]."
+    notes = ["Hold: in the ball, in [0, 1], and the model is fooled.", outside]
+    if draws:
+        notes = [
+            "Hold: in the ball, in [0, 1], and the model errs in more than half of the draws.",
+            outside,
+            "Not fooled: it errs in at most half, and in significantly fewer draws than in the run.",
+            f"Test: Fisher's exact one, at {SIGNIFICANCE:g} over all attacked images of a run.",
+            "Undecided: it errs in at most half, as chance may explain. Near one half, that is every second success.",
+        ]
     if left := sum(audit.unfinished for audit in audits):
         notes.append(f"{left:,} attacks on images are unfinished, and have nothing to verify yet.")
-    return Table("Successes, each drawn again and queried once", headers, groups, notes)
+    how = f"made again and drawn {draws:,} times" if draws else "drawn again and queried once"
+    return Table(f"Successes, each {how}", headers, groups, notes)

@@ -38,6 +38,13 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     return float(low), float(high)
 
 
+def fisher(counts: tuple[int, int], trials: tuple[int, int]) -> float:
+    """Return the p-value of Fisher's exact test that the second rate is no lower than the first."""
+    from scipy.stats import hypergeom
+
+    return float(hypergeom.cdf(counts[1], sum(trials), sum(counts), trials[1]))
+
+
 def agresti_coull_interval(successes: float, trials: int) -> Interval:
     """Return the 95% interval of Agresti and Coull ("Approximate is better than exact", 1998) of a rate.
 

@@ -1,6 +1,9 @@
 """Check a stored run without trusting it: redraw every adversarial image, and query the model once for each.
 
 The ball and the range are checked by definition, and the class by the highest score.
+
+On a random model, every adversarial image is drawn anew as often as in the run. A success near one half then fails by
+chance in half of all audits. So it is refuted only if significantly fewer of these draws err than in the run.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model
 from parsimon.core.threat import predicted_classes
+from parsimon.core.types import Outcome
 from parsimon.errors import InputError
+from parsimon.results.chance import Drawn
 from parsimon.results.result import Comparison, Result
+from parsimon.results.statistics import fisher
 from parsimon.runs import stored
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
@@ -25,6 +31,7 @@ from parsimon.runs.preflight import check_shape, check_threat, classify, draw_cl
 from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
+SIGNIFICANCE = 0.001  # of the refutations in a run of a random model, all attacked images together
 _AUDIT_DRAWS = 3  # in the keys of draws: others than in the run
 _BATCH = 64  # images, if the run sets no other size
 
@@ -37,11 +44,16 @@ class AttackAudit:
         queried: Number of successes, each queried once, or drawn as often as in the run if the model is random.
         outside: Images whose adversarial image is outside the ball, or has a pixel outside [0, 1].
         not_fooled: Images whose adversarial image does not fool the model.
+        undecided: On a random model, images whose adversarial image errs in at most half of the draws, but not in
+            significantly fewer than in the run.
+        draws: Draws of each adversarial image; 0 if the model is not random.
     """
 
     queried: int
     outside: tuple[int, ...]
     not_fooled: tuple[int, ...]
+    undecided: tuple[int, ...] = ()
+    draws: int = 0
 
     @property
     def failed(self) -> tuple[int, ...]:
@@ -49,7 +61,7 @@ class AttackAudit:
 
     @property
     def held(self) -> int:
-        return self.queried - len(self.failed)
+        return self.queried - len({*self.failed, *self.undecided})
 
 
 @dataclass(frozen=True)
@@ -113,15 +125,30 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     config = stored.config_of(folder)
     goals = goals_of(run, config)
     batch_size = config.batch_size or _BATCH
-    attacks = {name: audit_attack(model, result, goals, batch_size) for name, result in run.results.items()}
+    tests = sum(len(result.outcomes) for result in run.results.values())
+    attacks = {name: audit_attack(model, result, goals, batch_size, tests) for name, result in run.results.items()}
     return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
 
 
-def audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_size: int) -> AttackAudit:
-    """Query the successes of one attack; `goals` are the classes to leave or to reach."""
+def audit_attack(
+    model: Model, result: Result, goals: NDArray[np.intp], batch_size: int, tests: int | None = None
+) -> AttackAudit:
+    """Query the successes of one attack.
+
+    Args:
+        model: The model.
+        result: The attack's result.
+        goals: The classes to leave or to reach.
+        batch_size: Images per batch.
+        tests: On a random model, the number of images that share the significance; None: those of this attack. All that
+            were attacked count, and not the successes alone: chance made some of them successes.
+    """
     threat, columns = result.threat, result.clean.columns
     check_threat(model, threat)
-    queried, outside, not_fooled = 0, [], []
+    level = SIGNIFICANCE / max(1, len(result.outcomes) if tests is None else tests)
+    queried, outside = 0, []
+    not_fooled: list[int] = []
+    undecided: list[int] = []
     for batch in redraw(result.images, result.outcomes, threat, batch_size):
         check_shape(model, batch[0].image.shape)
         pixels = np.stack([each.image for each in batch])
@@ -134,6 +161,18 @@ def audit_attack(model: Model, result: Result, goals: NDArray[np.intp], batch_si
             queried += 1
             if not in_ball(original, image, threat):
                 outside.append(outcome.index)
-            if 2 * np.count_nonzero((seen == goals[outcome.index]) == threat.targeted) <= len(seen):
-                not_fooled.append(outcome.index)
-    return AttackAudit(queried, tuple(outside), tuple(not_fooled))
+            errors = int(np.count_nonzero((seen == goals[outcome.index]) == threat.targeted))
+            if 2 * errors > len(seen):
+                continue
+            refuted = threat.sampling is None or _refuted(outcome, Drawn(errors, len(seen)), level)
+            (not_fooled if refuted else undecided).append(outcome.index)
+    draws = 0 if threat.sampling is None else threat.sampling.draws
+    return AttackAudit(queried, tuple(outside), tuple(not_fooled), tuple(undecided), draws)
+
+
+def _refuted(outcome: Outcome, fresh: Drawn, level: float) -> bool:
+    """Return whether significantly fewer fresh draws err than the run claims, or what it claims is no success."""
+    claimed = Drawn(outcome.errors, outcome.draws)
+    if claimed.draws != fresh.draws or 2 * claimed.errors <= claimed.draws:
+        return True
+    return fisher((claimed.errors, fresh.errors), (claimed.draws, fresh.draws)) < level
