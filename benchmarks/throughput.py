@@ -16,8 +16,9 @@ Each contestant runs in its own process, in turns, with one thread (OMP_NUM_THRE
 The time starts after imports and loading, and ends with the adversarial images. One-thread runs compare processor time,
 which other load affects least. Runs on all cores and with workers compare wall time, including the start of workers.
 
-A query is any image shown to the network. ART shows each candidate several times, so the second measure is the time of
-the whole evaluation.
+Two counts are recorded, and kept apart. `queries` are those that parsimon or the loop charges to the attack; they
+depend on the seed only. `shown` are all images that the torch module saw. They include the clean images, what fills a
+call, and the candidates that ART shows several times. The peers charge nothing, and ONNX Runtime does not count images.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,17 @@ from published_loop import Loop
 EPS, P_INIT = 8 / 255, 0.8
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
-# Attack the images; return the number of queries and of fooled images.
-Contestant = Callable[[Images, Labels, int], tuple[int, int]]
+
+
+class Counts(NamedTuple):
+    """What a contestant did; None: not counted."""
+
+    queries: int | None  # charged to the attack
+    shown: int | None  # to the torch module
+    fooled: int
+
+
+Contestant = Callable[[Images, Labels, int], Counts]  # attacks the images
 
 
 def network() -> Any:
@@ -78,7 +88,7 @@ def fooled(model: Any, adversarial: Any, labels: Labels) -> int:
 def peer(module: str, kind: str, call: str) -> Contestant:
     """Return a contestant of AutoAttack's family: torchattacks or pyautoattack."""
 
-    def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+    def run(images: Images, labels: Labels, budget: int) -> Counts:
         import torch
 
         model = network()
@@ -89,12 +99,12 @@ def peer(module: str, kind: str, call: str) -> Contestant:
         start()
         adversarial = getattr(attack, call)(torch.from_numpy(images), torch.from_numpy(labels))
         stop()
-        return model.rows, fooled(model, adversarial, labels)
+        return Counts(None, model.rows, fooled(model, adversarial, labels))
 
     return run
 
 
-def art(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+def art(images: Images, labels: Labels, budget: int) -> Counts:
     import torch
 
     evasion, classifiers = import_module("art.attacks.evasion"), import_module("art.estimators.classification")
@@ -109,10 +119,10 @@ def art(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
     start()
     adversarial = attack.generate(images, np.eye(10, dtype=np.float32)[labels])
     stop()
-    return model.rows, fooled(model, adversarial, labels)
+    return Counts(None, model.rows, fooled(model, adversarial, labels))
 
 
-def loop(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+def loop(images: Images, labels: Labels, budget: int) -> Counts:
     import torch
 
     model = network()
@@ -121,25 +131,27 @@ def loop(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
         with torch.no_grad():
             return model(torch.from_numpy(pixels)).numpy()
 
-    start()
-    successes = sum(
-        Loop(scores, Threat(EPS), image, int(label), number, budget, noise_side=32, block=4).run()
+    loops = [
+        Loop(scores, Threat(EPS), image, int(label), number, budget, noise_side=32, block=4)
         for number, (image, label) in enumerate(zip(images, labels, strict=True))
-    )
+    ]
+    start()
+    successes = sum(each.run() for each in loops)
     stop()
-    return model.rows, successes
+    return Counts(sum(each.queries for each in loops), model.rows, successes)
 
 
 def ours(attack: parsimon.Attack, model: str, workers: int | None = None) -> Contestant:
     """Return parsimon as a contestant; `model` is "torch" or the name of a bundled network."""
 
-    def run(images: Images, labels: Labels, budget: int) -> tuple[int, int]:
+    def run(images: Images, labels: Labels, budget: int) -> Counts:
         opened: Any = network() if model == "torch" else model
         start()
         result = parsimon.attack(opened, images, labels, EPS, attack=attack, budget=budget, workers=workers)
         assert np.isfinite(result.adversarial).all()
         stop()
-        return opened.rows if model == "torch" else result.counters.rows, int(result.success.sum())
+        shown = opened.rows if model == "torch" else None
+        return Counts(result.counters.queries, shown, int(result.success.sum()))
 
     return run
 
@@ -178,8 +190,8 @@ def one(name: str, count: int, budget: int) -> None:
     """Run a contestant in this process and print its cost."""
     images, labels = zoo.images()
     chosen = np.flatnonzero(parsimon.attack("robust", images, labels, EPS, budget=1).attacked)[:count]
-    queries, successes = CONTESTANTS[name][1](images[chosen], labels[chosen], budget)
-    print(json.dumps({"cpu": _clock[0], "wall": _clock[1], "queries": queries, "fooled": successes}))
+    counts = CONTESTANTS[name][1](images[chosen], labels[chosen], budget)
+    print(json.dumps({"cpu": _clock[0], "wall": _clock[1], **counts._asdict()}))
 
 
 def main() -> None:
@@ -194,7 +206,7 @@ def main() -> None:
         one(arguments.one, arguments.images, arguments.budget)
         return
     same = ["--images", str(arguments.images), "--budget", str(arguments.budget)]
-    took: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.only}
+    took: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.only}
     for _ in range(arguments.rounds):
         for name, runs in took.items():
             threads = os.cpu_count() if "all cores" in name else 1
@@ -208,12 +220,12 @@ def main() -> None:
             print(name, runs[-1], flush=True)
     print(f"{arguments.images} images, eps 8/255, at most {arguments.budget} queries per image")
     for name, runs in took.items():
-        queries, fooled = runs[0]["queries"], runs[0]["fooled"]
+        queries, shown = (f"{count:,}" if count else "not counted" for count in (runs[0]["queries"], runs[0]["shown"]))
         cpu, wall = (median(run[clock] for run in runs) for clock in ("cpu", "wall"))
         clock, seconds = ("wall", wall) if "workers" in name or "all cores" in name else ("processor", cpu)
         print(
-            f"{CONTESTANTS[name][0]}, {name}: {queries:,.0f} queries, fooled {fooled:.0f}, "
-            f"{seconds:.1f} s ({clock}), {1000 * seconds / queries:.3f} ms per query",
+            f"{CONTESTANTS[name][0]}, {name}: queries {queries}, images shown {shown}, fooled {runs[0]['fooled']}, "
+            f"{seconds:.1f} s ({clock})",
             flush=True,
         )
 
