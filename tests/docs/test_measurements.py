@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import benchmark_tables
 import interval_tables
 import queries_chart
 from parsimon.results.statistics import mcnemar
@@ -16,6 +18,7 @@ from parsimon.results.statistics import mcnemar
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 BUDGET = 1000
+LINK = "https://github.com/parsimon-dev/parsimon/blob/main/"
 TRAINED_AGAIN = ("fashion", "fashion-robust")  # for the raw queries, so their means differ from the recorded ones
 
 
@@ -56,6 +59,69 @@ def test_raw_queries_give_the_recorded_means() -> None:
         else:
             assert own == pytest.approx(recorded[network].own, abs=0.06)
             assert min(means.values()) == pytest.approx(recorded[network].rivals, abs=0.06)
+
+
+def test_every_file_of_results_is_linked_and_every_link_has_a_file() -> None:
+    linked = set(re.findall(rf"\({re.escape(LINK)}([^)]+)\)", benchmark_tables.PAGE.read_text()))
+    assert [name for name in sorted(linked) if not (ROOT / name).is_file()] == []
+    elsewhere = {"thrift-ablation.csv", "workers-cost.csv"}  # their tables are on other pages
+    assert {path.name for path in RESULTS.iterdir()} - {Path(name).name for name in linked} == elsewhere
+
+
+def test_the_file_of_further_networks_has_the_columns_of_the_first() -> None:
+    found = RESULTS / "queries-further.csv"
+    if found.exists():
+        first, further = benchmark_tables.read("queries"), benchmark_tables.read("queries-further")
+        assert list(further[0]) == list(first[0])
+        assert {row["network"] for row in further}.isdisjoint(row["network"] for row in first)
+        assert benchmark_tables.FURTHER.startswith({5: "Five "}[len(further)])
+    else:
+        assert benchmark_tables.further() == []
+
+
+def test_charged_queries_depend_on_neither_backend_nor_workers() -> None:
+    charged = defaultdict(set)
+    for row in benchmark_tables.read("throughput"):
+        if row["queries"]:
+            assert not row["shown"] or int(row["shown"]) >= int(row["queries"])
+            charged[row["attack"], "paper" in row["implementation"]].add(row["queries"])
+    assert len(charged) == 3
+    assert all(len(each) == 1 for each in charged.values())
+
+
+def test_the_comparison_has_the_counts_and_times_of_the_benchmark() -> None:
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    shared = ("model", "queries", "images shown", "fooled", "seconds, min", "seconds, max")
+    title, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in benchmark_tables.throughput())
+    squares = [row for row in (dict(zip(title, line, strict=True)) for line in lines) if row["attack"] == "Square"]
+    assert len(squares) == 5
+    for row in squares:
+        assert f"| {' | '.join(row[name] for name in shared)} |" in page, row["implementation"]
+
+
+def test_the_loop_is_slower_by_the_stated_ratios() -> None:
+    page = " ".join(benchmark_tables.PAGE.read_text().split())
+    rows = benchmark_tables.read("throughput-loop")
+    stated = {
+        "loop_one_thread": "{} times as fast as the loop with one",
+        "loop_both_cores": "{} times as fast as the loop with both",
+    }
+    for column, claim in stated.items():
+        pairs = [(float(row[column]), float(row["parsimon_both_cores"])) for row in rows if row[column]]
+        loop, own = map(sum, zip(*pairs, strict=True))
+        assert claim.format(f"{loop / own:.1f}") in page
+
+
+def test_the_cost_per_query_does_not_grow_with_the_number_of_images() -> None:
+    costs = [float(row["us_per_query"]) for row in benchmark_tables.read("growth-images")]
+    assert max(abs(cost / np.mean(costs) - 1) for cost in costs) < 0.1
+
+
+def test_haggle_has_the_lowest_mean_on_every_network() -> None:
+    rows = benchmark_tables.read("labels")
+    assert len(rows) == 8
+    assert all(float(row["haggle_mean"]) < float(row["rival_mean"]) for row in rows)
+    assert [row["network"] for row in rows if float(row["ratio_high"]) > 1] == ["transformer, robust"]
 
 
 def test_more_images_narrow_the_interval() -> None:
