@@ -30,7 +30,10 @@ TASKS = {  # of networks with classes of their own, which see photographs
     "open-nsfw": "explicit pictures",
     "pp-lcnet": "page orientation",
 }
-FURTHER = "Five further networks, measured with fewer images. Their medians and successes are in the file."
+FURTHER = (
+    "Five further networks, measured with fewer images. Medians and successes are in [`queries-further.csv`]"
+    "(https://github.com/parsimon-dev/parsimon/blob/main/benchmarks/results/queries-further.csv)."
+)
 
 
 def page(path: Path = PAGE) -> str:
