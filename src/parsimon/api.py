@@ -23,7 +23,7 @@ from parsimon.runs.config import DEFAULTS, ExecutionOptions, RunConfig, check_na
 from parsimon.runs.defences import FLAG_PRICE, assess_in_memory
 from parsimon.runs.evaluation import EvaluationConfig, check_black_box, default_attacks, evaluate_radii
 from parsimon.runs.execute import Watch, execute
-from parsimon.runs.findings import Findings, find
+from parsimon.runs.findings import BATCH_SIZE, Findings, find
 from parsimon.runs.inputs import kind_returned
 from parsimon.runs.preparation import Inputs
 
@@ -307,7 +307,14 @@ def _default_attacks(config: EvaluationConfig, models: Iterable[Any], images: An
 
 
 def check(
-    model: Any, images: Any, labels: Any = None, *, scores: Scores | None = None, batch_size: int = 64
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    *,
+    scores: Scores | None = None,
+    batch_size: int = BATCH_SIZE,
+    defence: Defence | str | Sequence[Defence | str] | None = None,
+    stochastic: bool = False,
 ) -> Findings:
     """Check a model and its data before an attack, as `parsimon check` does: ranges, labels, determinism, accuracy.
 
@@ -317,11 +324,14 @@ def check(
         labels: As for `attack`.
         scores: What the model returns; by default it is detected.
         batch_size: Images per batch.
+        defence: Defences in front of the model, as for `attack`.
+        stochastic: Allow a model whose responses are random: its classes are those of most draws.
 
     Returns:
         A list of findings. `attackable` is whether none of them is an error; printed, it reads like the command.
     """
-    return Findings(find(as_model(model), images, labels, scores, batch_size))
+    config = _config({"scores": scores, "batch_size": batch_size, "defence": defence, "stochastic": stochastic})
+    return Findings(find(as_model(model), images, labels, config))
 
 
 def _run(

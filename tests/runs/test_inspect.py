@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import parsimon
 from bundled_images import Bundled
 from parsimon import InputError, zoo
+from parsimon.cli.commands import command
 from parsimon.core.threat import Scores, Threat
+from parsimon.defences import InputNoise
 from parsimon.models import as_model
 from parsimon.runs.diagnose import Finding, inspect
 from parsimon.runs.preflight import check_shape
@@ -140,3 +144,64 @@ def test_what_cannot_be_attacked_is_the_last_finding(model: Any, images: Any, la
 def test_python_detects_probabilities_unless_told_otherwise() -> None:
     assert "10 classes, probabilities" in str(parsimon.check(softmax, IMAGES, LABELS))
     assert not parsimon.check(softmax, IMAGES, LABELS, scores="logits").attackable
+
+
+# --- random models and defences ---------------------------------------------------------------------------------------
+
+
+def noisy(seed: int = 0) -> Any:
+    """The linear model with noise on its scores, from a generator of its own."""
+    rng = np.random.default_rng(seed)
+    return lambda images: linear(images) + rng.normal(0, 2, (len(images), 10)).astype(np.float32)
+
+
+def test_a_random_model_is_an_error_until_it_is_allowed() -> None:
+    """The error names a setting that `check` has."""
+    (error,) = parsimon.check(noisy(), IMAGES, LABELS)
+    assert error.verdict == "error"
+    assert "allow that with stochastic=True (--random)" in error.sentence
+    found = {each.name: each for each in parsimon.check(noisy(), IMAGES, LABELS, stochastic=True)}
+    assert {each.verdict for each in found.values()} == {"ok"}
+    assert "determinism" not in found
+    assert "in 20 draws per image" in found["randomness"].sentence
+    assert "so results vary" in found["randomness"].sentence
+
+
+def test_a_model_that_is_not_random_is_a_note_if_it_may_be() -> None:
+    found = {each.name: each for each in parsimon.check(linear, IMAGES, LABELS, stochastic=True)}
+    assert found["randomness"].verdict == "note"
+    assert "same scores twice" in found["randomness"].sentence
+
+
+@pytest.mark.parametrize("defence", ["noise", InputNoise(0.05), ["jpeg", "noise"]])
+def test_a_random_defence_is_checked_as_a_random_model(defence: Any) -> None:
+    refused = parsimon.check(linear, IMAGES, LABELS, defence=defence)
+    assert not refused.attackable
+    assert "random by design" in refused[-1].sentence
+    found = parsimon.check(linear, IMAGES, LABELS, defence=defence, stochastic=True)
+    assert found.attackable
+    assert "The defence draws from the seed" in str(found)
+
+
+def test_scores_behind_a_defence_are_those_that_it_returns() -> None:
+    found = {each.name: each for each in parsimon.check(linear, IMAGES, LABELS, defence="round", scores="logits")}
+    assert "10 classes, probabilities" in found["scores"].sentence
+    (wrong,) = parsimon.check(linear, IMAGES, LABELS, defence="round", scores="probabilities")
+    assert "the model returns logits" in wrong.sentence
+    (labels,) = parsimon.check(lambda images: linear(images).argmax(axis=1), IMAGES, LABELS, defence="aaa")
+    assert "changes scores, and this model returns labels" in labels.sentence
+    with pytest.raises(InputError, match="did you mean noise"):
+        parsimon.check(linear, IMAGES, LABELS, defence="nose")
+
+
+def test_the_command_allows_random_models_and_defences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", images=zoo.images()[0][:9], labels=zoo.images()[1][:9])
+    for words, code in (
+        (["--defence", "noise"], 2),
+        (["--defence", "noise", "--random"], 0),
+        (["--defence", "aaa"], 0),
+    ):
+        ran = CliRunner().invoke(command, ["check", "--data", "data.npz", *words])
+        assert ran.exit_code == code, ran.output
+        assert ("--random" in ran.output) == (code == 2)

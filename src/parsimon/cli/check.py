@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.markup import escape
 
-from parsimon.cli.options import DATA, MODEL, PREPROCESS, SCORES, options
+from parsimon.cli.options import ALLOW_RANDOM, DATA, DEFENCE, MODEL, PREPROCESS, SCORES, options
 from parsimon.cli.output import JSON, Exit, answer, as_json, in_shell
 from parsimon.cli.streams import print_rich
-from parsimon.core.threat import Scores
 from parsimon.models import as_model
-from parsimon.runs.findings import MARKS, Findings, find
+from parsimon.runs.config import RunConfig
+from parsimon.runs.findings import BATCH_SIZE, MARKS, Findings, find
 from parsimon.runs.inputs import open_data_for
 
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
 
 @click.command()
-@options(MODEL, DATA, PREPROCESS, SCORES)
-@click.option("--batch-size", default=64, show_default=True, help="Number of images in a batch.")
+@options(MODEL, DATA, PREPROCESS, SCORES, DEFENCE, ALLOW_RANDOM)
+@click.option("--batch-size", default=BATCH_SIZE, show_default=True, help="Number of images in a batch.")
 @JSON
 @click.pass_context
-def check(
-    context: click.Context, /, model: str, data: str, preprocess: str | None, scores: Scores | None, batch_size: int
-) -> None:
+def check(context: click.Context, /, model: str, data: str, preprocess: str | None, **settings: Any) -> None:
     """Check a model and its data before an attack: ranges, labels, determinism, batches, accuracy.
 
     \b
     parsimon check --model model.onnx --data images.npz
     parsimon check --model mypackage:build --data folder:pictures --scores probabilities
+    parsimon check --model mypackage:dropout --data images.npz --random
     """
+    config = RunConfig(**settings)
     opened = open_data_for(model, data, preprocess)
     findings = Findings()
-    for finding in find(as_model(model), opened.images, opened.labels, scores, batch_size):
+    for finding in find(as_model(model), opened.images, opened.labels, config):
         findings.append(replace(finding, sentence=in_shell(finding.sentence, finding.argument, context.command)))
         if not as_json():  # print each one as soon as it is known
             mark = f"[{_COLOURS[finding.verdict]}]{MARKS[finding.verdict]}[/]"

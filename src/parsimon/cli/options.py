@@ -36,7 +36,7 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 _HEADINGS = {
     "Model and data": "models model data preprocess scores images sample download",
     "Threat": "eps budget targets loss eight_bit",
-    "Defences and random models": "defence stochastic repeats draws error_rate",
+    "Defences and random models": "defence flag_price stochastic repeats draws error_rate",
     "Attack": "attacks attack white_box relative_to until_budget seed",
     "Execution": "batch_size in_flight workers ray verify track dry_run price_per_1000",
     "Output": "out form fail_under gate baseline no_worse_than json quiet",
@@ -119,21 +119,27 @@ DEFENCE = click.option(
     help=f"A defence in front of the model: {', '.join(DEFENCES)}. May be given more than once: a query passes them in "
     "this order.",
 )
+ALLOW_RANDOM = click.option(
+    "--random",
+    "stochastic",
+    is_flag=True,
+    help="Allow a random model. An image is fooled if the model errs in more than half of its fresh draws.",
+)
 RANDOM = (
+    ALLOW_RANDOM,
     click.option(
-        "--random",
-        "stochastic",
-        is_flag=True,
-        help="Allow a random model. An image is fooled if the model errs in more than half of its fresh draws.",
+        "--repeats",
+        type=int,
+        help="For a random model or defence: queries averaged wherever an attack would make one. [default: 1]",
     ),
     click.option(
-        "--repeats", type=int, help="With --random: queries averaged wherever an attack would make one. [default: 1]"
+        "--draws", type=int, help="For a random model or defence: fresh draws per image, not charged. [default: 100]"
     ),
-    click.option("--draws", type=int, help="With --random: fresh draws per image, not charged. [default: 100]"),
     click.option(
         "--error-rate",
         type=float,
-        help="With --random: error rate of the tests by which an attack accepts a change or ends. [default: 0.05]",
+        help="For a random model or defence: error rate of the tests by which an attack accepts a change or ends. "
+        "[default: 0.05]",
     ),
 )
 SEED = click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices.")

@@ -33,7 +33,7 @@ from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, check_radius
-from parsimon.defences.registry import any_random, as_texts
+from parsimon.defences.registry import any_random, as_texts, check_together, parse_defence
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
 Described = TypeVar("Described")
@@ -187,6 +187,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         if self.defence is not None:  # a name, or objects
             msgspec.structs.force_setattr(self, "defence", as_texts(self.defence))
         super().__post_init__()
+        check_together([parse_defence(each) for each in self.defence or ()])
         check_radius(self.radius, self.eps)
         for name in SAMPLING:
             if getattr(self, name) is not None and not (self.stochastic or any_random(self.defence or ())):

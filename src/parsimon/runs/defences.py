@@ -12,7 +12,7 @@ from parsimon.core.types import Attack
 from parsimon.data.validate import as_images
 from parsimon.defences import AAA, Defence, parse_defence
 from parsimon.defences.base import ScoreDefence, StatefulDefence
-from parsimon.defences.registry import any_random, check_together
+from parsimon.defences.registry import any_random
 from parsimon.errors import InputError, NothingToAttackError, check_number
 from parsimon.results.defence import DefenceReport
 from parsimon.results.result import Comparison
@@ -134,7 +134,6 @@ def check_assessable(config: RunConfig, flag_price: float) -> None:
         raise InputError(
             "there is no defence to assess: name one, as in defence='noise,sigma=0.02'", argument="defence"
         )
-    check_together([parse_defence(each) for each in config.defence])
     for name in ("loss", "until_budget"):
         if getattr(config, name):
             raise InputError(f"each attacker chooses its own attacks and losses: leave out {name}", argument=name)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parsimon.core.model import Model
 from parsimon.core.threat import Scores, Threat, predicted_classes
 from parsimon.core.types import ImageSource
-from parsimon.errors import InputError, ParsimonError
+from parsimon.errors import InputError, OutageError, ParsimonError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import agresti_coull_interval
 from parsimon.runs.preflight import check_any, classify, count_differing, largest_difference, prepare
@@ -137,12 +137,17 @@ def inspect(
         pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
         yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
         yield Finding("scores", "ok", _described(clean))
-        yield from _stability(model, pixels, clean.kind, batch_size)
+        if threat.sampling is None:
+            yield from _stability(model, pixels, clean.kind, batch_size)
+        else:
+            yield _randomness(clean)
         if clean.backend is not None:
             yield Finding("speed", "ok", _speed(model, clean.backend, pixels, batch_size))
         yield _accuracy(clean)
         for name, doubt in doubts(model, images, labels, clean, threat):
             yield Finding(name, "note", doubt)
+    except OutageError:  # says nothing about the model
+        raise
     except ParsimonError as error:
         argument = error.argument if isinstance(error, InputError) else None
         yield Finding("images, labels, model", "error", str(error), argument)
@@ -153,6 +158,16 @@ def _described(clean: CleanPredictions) -> str:
         form = "class numbers" if clean.columns == 1 else f"one-hot rows of {clean.classes} classes"
         return f"labels, as {form}: only label-only attacks can use them"
     return f"{clean.classes} classes, {clean.kind}, all finite"
+
+
+def _randomness(clean: CleanPredictions) -> Finding:
+    """Return how often the class of an image changes from draw to draw."""
+    if clean.warnings:
+        return Finding("randomness", "note", " ".join(clean.warnings))
+    assert clean.confidence is not None, "the draws of a random model agree in some share"
+    other = 1 - float(clean.confidence.mean())
+    found = f"in {clean.draws} draws per image, {other:.1%} have another class than most draws of their image"
+    return Finding("randomness", "ok", " ".join([f"{found}.", *clean.remarks]))
 
 
 def _stability(model: Model, pixels: NDArray[np.float32], kind: Scores, batch_size: int) -> Iterator[Finding]:
