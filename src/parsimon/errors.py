@@ -14,9 +14,14 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import sysconfig
+import traceback
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 from types import ModuleType
 
 LARGEST = 2**63 - 1  # whole number that all parts of a run can hold
@@ -140,6 +145,27 @@ def whole_line(error: BaseException) -> str:
     """Return the first line of an error however long it is, for callers that hide secrets before they shorten it."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def users_place(error: BaseException) -> str:
+    """Return ` (in mymodels.py, line 31, in f)`, the last place in the user's own code that an error went through."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<", *_foreign_folders()))
+    ]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f" (in {Path(last.filename).name}, line {last.lineno}, in {last.name})"
+
+
+@cache
+def _foreign_folders() -> tuple[str, ...]:
+    """Return the folders of this package, of installed packages and of Python itself."""
+    paths = sysconfig.get_paths()
+    folders = {str(Path(__file__).parent), *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
+    return tuple(f"{folder}{os.sep}" for folder in folders)
 
 
 def quote(value: object) -> str:

@@ -300,7 +300,7 @@ def test_a_radius_in_steps_of_1_256_is_used_with_a_question(folder: Path) -> Non
         (["--model", "nosuch"], "there is no model 'nosuch': give a bundled network (robust"),
         (["--model", "nosuch.onnx"], "there is no model file nosuch.onnx"),
         (["--model", "data.npz"], "data.npz cannot be opened as an ONNX model"),
-        (["--model", "mine:nosuch"], "mine:nosuch did not return a model: AttributeError"),
+        (["--model", "mine:nosuch"], "mine has no function 'nosuch'. Its functions: torch_model, function"),
         (["--model", "mine:nothing"], "got NoneType"),
         (["--model", "mine:broken"], "RuntimeError: [bold]no[/] such layer"),
         (["--data", "nosuch.npz"], "there is no data file nosuch.npz"),

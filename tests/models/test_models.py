@@ -362,7 +362,6 @@ def test_an_object_with_a_models_attributes_must_be_a_model() -> None:
     ("name", "words"),
     [
         ("no_such_package.models:build", ["no_such_package.models:build", "No module named 'no_such_package'"]),
-        ("json:no_such_function", ["json:no_such_function", "no attribute 'no_such_function'"]),
         ("json:loads", ["json:loads", "missing 1 required positional argument"]),
         (":", ["did not return a model"]),
     ],
@@ -372,6 +371,21 @@ def test_a_function_that_cannot_build_is_named_with_the_reason(name: str, words:
         open_model(name)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("json:dmups", "json has no function 'dmups': did you mean dumps? Its functions: dump, dumps"),
+        ("/home/me/mymodels.py:build", "write mymodels:build, from the folder of the file; got '/home/me/mymodels.py"),
+        ("mymodels.py:build", "write mymodels:build, from the folder of the file"),
+        ("mine/mymodels:build", "write mymodels:build, from the folder of the file"),
+    ],
+)
+def test_a_function_that_is_not_there_is_answered_with_what_to_write(name: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_model(name)
+    assert words in str(caught.value)
 
 
 def test_an_unknown_name_is_answered_with_what_can_be_named() -> None:

@@ -6,6 +6,7 @@ Everything here goes to a real endpoint, a process of its own; `test_servers` ha
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -247,7 +248,18 @@ def test_an_answer_that_the_function_does_not_understand_is_asked_for_a_few_time
     with pytest.raises(ModelError, match=r"5 invalid responses.*KeyError: 'predictions'") as caught:
         attack(model)
     assert not isinstance(caught.value, OutageError)
+    assert f"the endpoint of classify at http://127.0.0.1:{port}/scores sent 5 invalid" in str(caught.value)
+    assert re.search(r'The response begins: \{"', str(caught.value))
     assert model.traffic == Traffic(5 * len(IMAGES), 0)
+
+
+def test_a_response_of_another_shape_is_shown(port: int) -> None:
+    def classify(images: Any) -> Flow:
+        body = yield Request(f"http://127.0.0.1:{port}/scores", json.dumps(images.tolist()).encode())
+        return [body]
+
+    with pytest.raises(ModelError, match=r"the scores must .* The response begins: \{"):
+        attack(HttpModel(classify, RequestPolicy(batch=None)))
 
 
 def plain(_: Any) -> Any:
@@ -289,6 +301,33 @@ def test_a_second_request_is_refused(port: int) -> None:
 def test_settings_of_an_endpoint_that_make_no_sense_are_refused(settings: Any) -> None:
     with pytest.raises(InputError):
         HttpModel(plain, **settings)
+
+
+def test_an_endpoint_that_is_silent_for_long_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("parsimon.models.remote.base._SILENCE", 0.3)
+    with pytest.raises(OutageError):
+        attack(HttpModel(twice, RequestPolicy(patience=1)))
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert re.fullmatch(
+        r"no answer from the endpoint of twice at http://127\.0\.0\.1:1/: ConnectionRefusedError: .* refused; "
+        r"trying again for [01] s more",
+        line,
+    )
+
+
+def test_an_endpoint_that_answers_soon_is_not_reported(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    failed = []
+
+    def classify(images: Any) -> Flow:
+        failed.append(len(images))
+        nowhere = len(failed) == 1
+        body = yield Request(f"http://127.0.0.1:{1 if nowhere else port}/scores", json.dumps(images.tolist()).encode())
+        return json.loads(body)["scores"]
+
+    assert attack(HttpModel(classify, RequestPolicy(batch=None))).outcomes
+    assert not caplog.records
 
 
 def test_nobody_there_is_an_outage_and_says_so() -> None:

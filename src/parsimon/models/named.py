@@ -8,7 +8,17 @@ from typing import Any
 
 from parsimon import catalogue
 from parsimon.catalogue import entries
-from parsimon.errors import InputError, ModelError, ParsimonError, check_name, did_you_mean, first_line, quote
+from parsimon.errors import (
+    InputError,
+    ModelError,
+    ParsimonError,
+    check_name,
+    did_you_mean,
+    first_line,
+    quote,
+    unknown_name,
+    users_place,
+)
 from parsimon.models import hubs
 
 
@@ -64,7 +74,21 @@ def _open_address(name: str) -> Any:
 
 
 def _build(module: str, function: str) -> Any:
+    path = Path(module)
+    if path.suffix == ".py" or len(path.parts) > 1:
+        raise InputError(
+            f"a module is named without its folder and its ending: write {path.stem}:{function}, from the folder of "
+            f"the file; got {quote(f'{module}:{function}')}"
+        )
     try:
-        return getattr(importlib.import_module(module), function)()
+        imported = importlib.import_module(module)
+        if not hasattr(imported, function):
+            own = [name for name, value in vars(imported).items() if getattr(value, "__module__", None) == module]
+            functions = [name for name in own if callable(vars(imported)[name]) and not name.startswith("_")]
+            raise unknown_name(f"{module} has no function", function, "Its functions:", functions)
+        return getattr(imported, function)()
+    except ParsimonError:
+        raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ModelError(f"{module}:{function} did not return a model: {first_line(error)}") from error
+        what = f"{first_line(error)}{users_place(error)}"
+        raise ModelError(f"{module}:{function} did not return a model: {what}") from error

@@ -206,9 +206,11 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
     evaluations: dict[str, tuple[Evaluation, ...]] = {}
 
     def run_cell(cell: RunConfig, excluded: Collection[int]) -> Mapping[str, Result]:
-        place = f"model {config.models.index(cell.model) + 1} of {len(config.models)}, eps {cell.eps}"
-        with progress_context(place):
-            return stored.run(cell, cell_folder(folder, config, cell), excluded=excluded, watch=watch).results
+        context = f"model {config.models.index(cell.model) + 1} of {len(config.models)}, eps {cell.eps}"
+        with progress_context(context):
+            place = cell_folder(folder, config, cell)
+            resumed_by = f"parsimon resume {folder}"
+            return stored.run(cell, place, excluded=excluded, watch=watch, resumed_by=resumed_by).results
 
     for model in config.models:
         found = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, run_cell)

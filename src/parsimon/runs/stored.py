@@ -17,7 +17,7 @@ from parsimon.core.threat import Rounding
 from parsimon.core.types import JournalEntry, Outcome
 from parsimon.data import Data
 from parsimon.data.base import choose
-from parsimon.errors import InputError, OutageError, StoreError, quote
+from parsimon.errors import InputError, ModelError, OutageError, StoreError, quote
 from parsimon.models import hubs
 from parsimon.results.result import Comparison, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
@@ -42,6 +42,7 @@ def run(
     *,
     excluded: Collection[int] = (),
     watch: Watch | None = None,
+    resumed_by: str | None = None,
     **execution: Any,
 ) -> Comparison:
     """Start a run in a folder, or resume the one that is there if it has the same configuration.
@@ -51,9 +52,11 @@ def run(
         folder: Where the run is stored.
         excluded: Images that are not attacked, because their result is known.
         watch: Called after each model call.
+        resumed_by: The command that continues the run, for messages; by default `parsimon resume` and the folder.
         execution: Replaces settings of the configuration's execution part.
     """
     folder = Path(folder)
+    resumed_by = resumed_by or f"parsimon resume {folder}"
     require_packages(config.model, config.data)
     config = _with_preprocessing(config.replace(**execution))
     if is_run(folder) and (changes := config_of(folder).differences(config)):
@@ -77,9 +80,11 @@ def run(
             store.set_fact("excluded", list(excluded))
             try:
                 yield store
-            except OutageError as error:
-                hint = f"The run is paused, and no charged query is lost. Continue with: parsimon resume {folder}"
-                raise OutageError(f"{error}. {hint}") from None
+            except ModelError as error:
+                paused = isinstance(error, OutageError)
+                hint = "The run is paused, and no charged query is lost." if paused else "The run is stored."
+                sentence = f"{str(error).rstrip('.')}. {hint} Continue with: {resumed_by}"
+                raise type(error)(sentence) from error.__cause__
 
     inputs = Inputs(config.model, data.images, data.labels, rounding=rounding, excluded=excluded)
     return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference, len(excluded))

@@ -8,6 +8,8 @@ No error of a remote model shows a secret: `RemoteModel._sanitised` makes each o
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import random
 import re
@@ -31,6 +33,7 @@ HEADERS = "PARSIMON_HEADERS"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds; each pause is twice the one before
 _MOST_INVALID = 5  # invalid responses to one request; a server that sends that many means them
+_SILENCE, _NOTICE_EVERY = 3.0, 60.0  # seconds of retries before a line says so, and between two such lines
 _FIRST_PATIENCE = 5.0  # seconds for the first contact, so that a wrong address fails soon
 
 _LARGEST_BATCH = 10**6
@@ -42,6 +45,8 @@ _PIXEL_ROUNDING = 0.01  # by how much an 8-bit pixel may lie outside 0..255
 _HEADER_NAME = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~-]+")
 
 Answer = TypeVar("Answer")
+
+_LOG = logging.getLogger("parsimon")
 
 
 class TransientError(Exception):
@@ -108,6 +113,7 @@ class RemoteModel(Model):
             self._redactor.learn(self._transport.proxy_credentials)
         self._classes: int | None = None  # the number in the first response
         self._next_turn = 0.0
+        self._noticed = -math.inf  # when a line last said that requests are retried
         self._enter_process()
 
     @abstractmethod
@@ -203,8 +209,19 @@ class RemoteModel(Model):
                     f"{self._place} has not answered in {patience:g} seconds; the last of {number + 1} attempts: "
                     f"{failure}"
                 )
+            if now + pause - failing_since >= _SILENCE:
+                self._notice(failure, patience - (now - failing_since))
             cancelled.wait(pause)
         raise AssertionError("counting does not end")
+
+    def _notice(self, failure: TransientError, seconds_left: float) -> None:
+        """Say that a request is retried, once for all requests that fail together."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._noticed < _NOTICE_EVERY:
+                return
+            self._noticed = now
+        _LOG.warning("no answer from %s: %s; trying again for %.0f s more", self._place, failure, seconds_left)
 
     def _sanitised(self, error: Exception) -> Exception:
         """Return the error anew, without secrets and without its cause, which may show them."""

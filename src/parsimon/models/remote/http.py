@@ -19,6 +19,7 @@ from parsimon.models.top_k import complete_scores
 Files = Literal["png", "jpeg"]
 
 _MOST_CLASSES = 10**6
+_QUOTED = 4096  # bytes of a response: more than a message shows, so that no secret is cut before it is hidden
 
 
 class Request(NamedTuple):
@@ -67,7 +68,8 @@ class HttpModel(RemoteModel):
         if not callable(classify) or not isinstance(policy, RequestPolicy):
             got = f"{quote(classify)} and {quote(policy)}"
             raise InputError(f"HttpModel takes a function and a RequestPolicy; got {got}")
-        super().__init__(f"the endpoint of {getattr(classify, '__name__', 'the function')}", policy, http=True)
+        self._name = f"the endpoint of {getattr(classify, '__name__', 'the function')}"
+        super().__init__(self._name, policy, http=True)
         if not (files is None or (isinstance(files, str) and files in ("png", "jpeg"))):
             raise InputError(f"files must be 'png', 'jpeg' or None; got {quote(files)}")
         _check_top(top, classes)
@@ -81,15 +83,19 @@ class HttpModel(RemoteModel):
         flow, request = self._begin(inputs)
         headers = {**request.headers, **self._headers}
         self._learn_secrets(headers, request.url)
+        self._place = self._redactor(f"{self._name} at {request.url.partition('?')[0]}")  # a query may hold a key
         timeout = self._policy.timeout
         response = self._transport.exchange(request.method, request.url, request.body, headers, timeout)
         with self._receiving:  # until the scores are copied: the function may reuse its buffer
             try:
                 flow.send(response.body)
             except StopIteration as done:
-                return checked_scores(self._scores_of(done.value, len(images)), len(images))
+                try:
+                    return checked_scores(self._scores_of(done.value, len(images)), len(images))
+                except InvalidResponse as error:
+                    raise InvalidResponse(f"{error}. {_received(response.body)}") from error
             except Exception as error:  # the function may raise anything
-                raise InvalidResponse(f"{whole_line(error)}, in the function") from error
+                raise InvalidResponse(f"{whole_line(error)}, in the function. {_received(response.body)}") from error
         raise ModelError(f"{self._place} must yield one request for its images; got a second one")
 
     def _enter_process(self) -> None:
@@ -125,6 +131,12 @@ class HttpModel(RemoteModel):
         if len(answer) != images:
             raise InvalidResponse(f"the function must return a mapping for each of {images} images; got {len(answer)}")
         return complete_scores(answer, self._classes, self._returned)
+
+
+def _received(body: bytes) -> str:
+    """Return the beginning of a response for a message, which hides its secrets and shortens it."""
+    text = " ".join(body[:_QUOTED].decode("utf-8", "replace").split())
+    return f"The response begins: {text}" if text else "The response is empty"
 
 
 def _check_top(top: int | None, classes: int | None) -> None:
