@@ -229,3 +229,55 @@ def test_a_run_of_another_random_model_is_not_continued(tmp_path: Path) -> None:
     ran = run(tmp_path, "resume", "run")
     assert ran.returncode == 2
     assert "this run was begun with another model" in " ".join(ran.stderr.split())
+
+
+LINEAR = """
+import numpy as np
+
+WEIGHTS = np.random.default_rng(0).normal(size=(192, 10)).astype(np.float32)
+NOISE = np.random.default_rng()
+
+def exact(images):
+    return 1.0 * images.reshape(len(images), -1) @ WEIGHTS
+
+def build():
+    return exact
+
+def build_random():
+    return lambda images: exact(images) + NOISE.normal(0, 0.1, (len(images), 10)).astype(np.float32)
+"""
+
+
+@pytest.mark.parametrize("change", ["5.0 * images", "1.02 * images", "1.0 * (1 - images)"])
+def test_a_resumed_run_behind_keyed_noise_needs_the_same_model(tmp_path: Path, change: str) -> None:
+    """Scores that are only larger give the same classes in all draws, but an attack sees other losses."""
+    arguments = [*store_linear(tmp_path, "build"), "--attack", "square", "--out", "run"]
+    killed(tmp_path, 4, *arguments)
+    (tmp_path / "lines.py").write_text(LINEAR.replace("1.0 * images", change))
+    ran = run(tmp_path, "resume", "run")
+    assert ran.returncode == 2, ran.stderr
+    assert "this run was begun with another model" in " ".join(ran.stderr.split())
+    (tmp_path / "lines.py").write_text(LINEAR)
+    command(tmp_path, "resume", "run")
+    (remark,) = runs.load(tmp_path / "run").first.clean.remarks
+    assert "the same run gives the same results" in remark
+
+
+def test_a_model_that_draws_by_itself_behind_keyed_noise_is_resumed_and_nothing_is_promised(tmp_path: Path) -> None:
+    arguments = [*store_linear(tmp_path, "build_random"), "--attack", "square", "--out", "run"]
+    killed(tmp_path, 4, *arguments)
+    command(tmp_path, "resume", "run")
+    (remark,) = runs.load(tmp_path / "run").first.clean.remarks
+    assert "sees other draws, so results vary" in remark
+
+
+def store_linear(folder: Path, name: str) -> list[str]:
+    """Put linear models and images into a folder; return the arguments of a run of one of them behind noise."""
+    (folder / "lines.py").write_text(LINEAR)
+    images = np.random.default_rng(3).random((6, 3, 8, 8), dtype=np.float32)
+    namespace: dict[str, Any] = {}
+    exec(LINEAR, namespace)
+    np.savez(folder / "data.npz", images=images, labels=namespace["exact"](images).argmax(axis=1))
+    options = ["--random", "--draws", "10", "--budget", "40", "--eps", "0.02", "--images", "all", "--batch-size", "4"]
+    model = ["--model", f"lines:{name}", "--data", str(folder / "data.npz"), "--defence", "noise,sigma=0.02"]
+    return ["run", *model, *options, "--in-flight", "3"]

@@ -48,6 +48,7 @@ class CleanPredictions:
     kind: Scores = "logits"  # of the scores
     draws: int = 0  # of each clean image, on a random model
     errors: NDArray[np.int64] | None = None  # those in which it erred; an image is correct unless most draws err
+    repeatable: bool = False  # whether the draws of a random model come from the seed alone; not read back
 
     @property
     def accuracy(self) -> float:

@@ -16,7 +16,7 @@ from parsimon.core.threat import Rounding, Scores
 from parsimon.errors import InputError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import wilson_interval
-from parsimon.runs.preflight import check_same_model
+from parsimon.runs.preflight import check_same_draws, check_same_model
 from parsimon.runs.preparation import Prepared, goal_classes
 from parsimon.runs.store import Store
 from parsimon.version import __version__
@@ -128,11 +128,13 @@ def record_clean(
     if clean.errors is not None:
         store.check_fact("clean_errors", clean.errors.tolist())
         store.check_fact("clean_draws", clean.draws)
+        if store.get_fact("scores") is None:
+            store.set_fact("repeatable", clean.repeatable)
     scores = store.get_fact("scores")
     if scores is None:
         store.set_fact("scores", _packed(clean.scores))
         store.set_fact("remarks", [*clean.remarks, *(store.get_fact("remarks") or [])])
-    elif clean.errors is None:
+    elif clean.errors is None or store.get_fact("repeatable"):
         check_same_model(_unpacked(scores), clean.scores)
     if clean.fingerprint is not None:
         store.check_fact("model file", clean.fingerprint)
@@ -146,8 +148,8 @@ def record_clean(
 def restore_random(store: Store, prepared: Prepared, targets: Any) -> Prepared:
     """Return a resumed run of a random model as it was begun: its clean images are drawn once.
 
-    Draws of this time only tell whether it is the same model: where the first ones clearly agreed, they must give the
-    same class.
+    Draws of this time only tell whether it is the same model. If they come from the keys alone, they must be the same.
+    Otherwise, they must give the same class where the first ones clearly agreed.
     """
     facts = RunFacts.read(store)
     if facts is None or facts.clean_errors is None:
@@ -162,6 +164,8 @@ def restore_random(store: Store, prepared: Prepared, targets: Any) -> Prepared:
             f"this run was begun with another model: of {int(clear.sum())} clean images with one class in nearly all "
             f"draws, {differing} have another class now. Start a new run, or restore the model."
         )
+    if store.get_fact("repeatable"):
+        check_same_draws(begun, prepared.clean)
     labels = np.asarray(facts.labels, np.intp)
     clean = replace(prepared.clean, predicted=begun.predicted, correct=begun.correct, confidence=begun.confidence)
     clean = replace(clean, errors=begun.errors, draws=begun.draws)

@@ -68,17 +68,22 @@ def prepare(
     columns = 0
     kept: list[NDArray[np.float32]] = []
     drawn: list[NDArray[np.intp]] = []
-    varies = True
+    varies, repeatable = True, False
     kind = _ScoreKind(model, None if detect else threat.scores)
     for start in range(0, len(images), batch_size):
         pixels = read(images, start, batch_size, threat, shape)
         shape, stop = pixels.shape[1:], start + len(pixels)
         if start == 0:
             check_shape(model, shape)
-        scores = classify(model, pixels, batch_size, columns or None)
+        # Of a random model the first draw of each image, so that a resumed run can compare it.
+        keys = None if threat.sampling is None else np.array([(*key, 0) for key in _clean_keys(seed, start, stop)])
+        scores = classify(model, pixels, batch_size, columns or None, keys)
         columns = scores.shape[1]
         if start == 0 and threat.sampling is not None:
-            varies = model.random or largest_difference(classify(model, pixels, batch_size), scores) > 0
+            distance = largest_difference(classify(model, pixels, batch_size, columns, keys), scores)
+            varies = model.random or distance > 0
+            # A defence draws from the keys alone, but the model behind it may have a randomness of its own.
+            repeatable = model.random and distance <= _SAME_CALL * spread_of(scores)
         if kind.see(scores):
             threat = replace(threat, scores=kind.found)
             if threat.sampling is None:
@@ -89,7 +94,8 @@ def prepare(
         if labels is not None:
             check_classes(labels[start:stop], columns if columns > 1 else MOST + 1, "labels", start)
         if threat.sampling is not None:
-            drawn.append(_draw_clean(model, pixels, start, threat.sampling.draws, seed, batch_size))
+            draws, numbers = threat.sampling.draws, _clean_keys(seed, start, stop)
+            drawn.append(draw_classes(model, pixels, draws, numbers, batch_size))
             predicted[start:stop] = [np.bincount(each).argmax() for each in drawn[-1]]
             confidence.append((drawn[-1] == predicted[start:stop, None]).mean(axis=1))
             continue
@@ -105,7 +111,7 @@ def prepare(
     if not drawn:
         return clean
     warnings = () if varies else (_NOT_RANDOM,)
-    return replace(_with_errors(clean, np.concatenate(drawn), truth, model), warnings=warnings)
+    return replace(_with_errors(clean, np.concatenate(drawn), truth, repeatable=repeatable), warnings=warnings)
 
 
 def _one_hot_confidence(threat: Threat, rows: int, columns: int) -> list[NDArray[np.float64]]:
@@ -114,21 +120,19 @@ def _one_hot_confidence(threat: Threat, rows: int, columns: int) -> list[NDArray
     return [] if sure is None else [np.repeat(sure, rows)]
 
 
-def _draw_clean(
-    model: Model, pixels: NDArray[np.float32], first: int, draws: int, seed: int, batch_size: int
-) -> NDArray[np.intp]:
-    """Return the class of each draw of some clean images, in a row per image; `first` is the number of the first."""
-    numbers = [(seed, first + image, _CLEAN_DRAWS) for image in range(len(pixels))]
-    return draw_classes(model, pixels, draws, numbers, batch_size)
+def _clean_keys(seed: int, start: int, stop: int) -> list[tuple[int, ...]]:
+    """Return the keys of the draws of some clean images."""
+    return [(seed, image, _CLEAN_DRAWS) for image in range(start, stop)]
 
 
 def _with_errors(
-    clean: CleanPredictions, drawn: NDArray[np.intp], truth: NDArray[np.intp], model: Model
+    clean: CleanPredictions, drawn: NDArray[np.intp], truth: NDArray[np.intp], *, repeatable: bool
 ) -> CleanPredictions:
     """Return the predictions of a random model: an image is correct unless most of its draws err."""
     errors, draws = (drawn != truth[:, None]).sum(axis=1), drawn.shape[1]
-    remark = _KEYED if model.random else _OWN_RANDOMNESS
-    return replace(clean, correct=2 * errors <= draws, errors=errors, draws=draws, remarks=(remark,))
+    remarks = (_KEYED if repeatable else _OWN_RANDOMNESS,)
+    drawing = {"errors": errors, "draws": draws, "repeatable": repeatable}
+    return replace(clean, correct=2 * errors <= draws, remarks=remarks, **drawing)
 
 
 def draw_classes(
@@ -403,6 +407,19 @@ def spread_of(scores: NDArray[Any]) -> float:
     """Return the scale of the scores: the median distance from an image's median score to its best."""
     numbers = scores.astype(np.float64)
     return float(np.median(numbers.max(axis=1) - np.median(numbers, axis=1)))
+
+
+def check_same_draws(before: CleanPredictions, now: CleanPredictions) -> None:
+    """Refuse another random model than before, whose same draws err otherwise; rounding may change a few."""
+    assert before.errors is not None, "only random models are drawn"
+    assert now.errors is not None, "only random models are drawn"
+    draws = before.draws * len(before.errors)
+    differing = int(np.abs(before.errors - now.errors).sum())
+    if before.draws != now.draws or differing > _SAME_MODEL * draws:
+        raise InputError(
+            f"this run was begun with another model: of {draws:,} draws of the clean images, {differing:,} err "
+            "otherwise now, so continuing would mix the results of two models. Start a new run, or restore the model."
+        )
 
 
 def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> None:
