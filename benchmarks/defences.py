@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from parsimon import runs
-from parsimon.results.defence import DefenceReport
+from parsimon.results.defence import ALL, ALL_ATTACKERS, NO_DEFENCE, DefenceReport
 from parsimon.results.result import Comparison
 from parsimon.results.verdict import Verdict
 from parsimon.runs.config import RunConfig
@@ -95,8 +95,8 @@ def append(path: Path, config: RunConfig, report: DefenceReport) -> None:
                 "mean_cost": fmean(report.cost(each) for each in result.outcomes),
             }
             rows.append(row)
-    for attacker, verdict in (("no defence", report.undefended.verdict), ("all attackers", report.left)):
-        rows.append({**same, "attacker": attacker, "attack": "(all)", **_accuracy(verdict)})
+    for attacker, verdict in ((NO_DEFENCE, report.undefended.verdict), (ALL_ATTACKERS, report.left)):
+        rows.append({**same, "attacker": attacker, "attack": ALL, **_accuracy(verdict)})
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, rows[0])

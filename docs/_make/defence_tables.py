@@ -9,11 +9,10 @@ import csv
 from pathlib import Path
 
 from _shared import filled
+from parsimon.results.defence import ALL, NO_DEFENCE, UNAWARE
 
 ROOT = Path(__file__).parents[2]
 PAGE, CSV = ROOT / "docs" / "guides" / "defences.md", ROOT / "benchmarks" / "defences.csv"
-
-_NONE, _UNAWARE, _TOGETHER = "no defence", "unaware of it", "(all)"
 
 Row = dict[str, str]
 
@@ -40,14 +39,14 @@ def accuracies(rows: list[Row]) -> list[str]:
         "|---|--:|--:|--:|--:|---|--:|--:|",
     ]
     first = rows[0]["defence"]
-    *each, together = [row for row in rows if row["defence"] == first and row["attacker"] == _NONE]
+    *each, together = [row for row in rows if row["defence"] == first and row["attacker"] == NO_DEFENCE]
     cells = (_percent(each[0]["clean_accuracy"]), *map(_robust, each), "", "", *_total(together))
     lines.append(f"| none | {' | '.join(cells)} |")
     for defence in dict.fromkeys(row["defence"] for row in rows):
-        *behind, together = [row for row in rows if row["defence"] == defence and row["attacker"] != _NONE]
-        assert together["attack"] == _TOGETHER, "the last row of a defence is about all attackers"
-        thrift, square = (row for row in behind if row["attacker"] == _UNAWARE)
-        aware = min((row for row in behind if row["attacker"] != _UNAWARE), key=_left)
+        *behind, together = [row for row in rows if row["defence"] == defence and row["attacker"] != NO_DEFENCE]
+        assert together["attack"] == ALL, "the last row of a defence is about all attackers"
+        thrift, square = (row for row in behind if row["attacker"] == UNAWARE)
+        aware = min((row for row in behind if row["attacker"] != UNAWARE), key=_left)
         cells = (
             f"`{defence}`",
             _percent(thrift["clean_accuracy"]),

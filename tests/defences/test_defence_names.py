@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,25 @@ def test_descriptions_say_what_changes_and_at_random() -> None:
     assert all(each["summary"].endswith(".") for each in about.values())
     with pytest.raises(InputError, match="did you mean jpeg"):
         describe("jpg")
+
+
+def test_a_defence_declares_what_it_is_and_nothing_else_needs_to_know() -> None:
+    """A new defence is its file and a line in DEFENCES."""
+    texts = {
+        name: Path(importlib.import_module(kind.__module__).__file__ or "").stem for name, kind in DEFENCES.items()
+    }
+    classes = {kind.__name__ for kind in DEFENCES.values()}
+    package = Path(importlib.import_module("parsimon").__file__ or "").parent
+    own = {package / "defences" / f"{module}.py" for module in [*texts.values(), "registry", "__init__"]}
+    for path in sorted({*package.rglob("*.py")} - own):
+        imported = re.findall(r"from parsimon\.defences[\w.]* import ([^\n(]+)", path.read_text())
+        assert not classes & set(re.findall(r"\w+", " ".join(imported))), path
+
+
+def test_what_can_be_undone_is_a_defence_too() -> None:
+    assert AAA().undone() == AAA(known=True)
+    assert AAA(known=True).undone() is AAA("sine").undone() is AAA(alpha=0.5).undone() is None
+    assert [name for name in NAMES if DEFENCES[name]().undone()] == ["aaa"]
 
 
 @pytest.mark.parametrize("name", NAMES)

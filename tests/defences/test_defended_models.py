@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import nn
 
+import parsimon
 from parsimon.core.model import Keys, Model
 from parsimon.defences import AAA, BitDepth, Blacklight, Defence, InputNoise, Jpeg, ResizePad, RoundedScores, defended
 from parsimon.defences.base import needs_kind, told
@@ -193,6 +194,43 @@ def test_two_score_defences_in_a_row_are_those_of_the_formulas() -> None:
     expected = RoundedScores(3).transform(AAA().transform(linear(IMAGES).astype(np.float64)))
     np.testing.assert_array_equal(respond(model), expected)
     assert model.returns == "probabilities"
+
+
+def test_a_watched_model_gives_the_gradients_of_the_model() -> None:
+    """A detector changes no response, so a white-box attack sees the same."""
+    module = as_model(torch_module())
+    watched = defended(module, ["blacklight"])
+    assert watched.gives == "gradient"
+    images = module.put(IMAGES)
+    for mine, its in zip(watched.vjp(images, np.sign), module.vjp(images, np.sign), strict=True):
+        np.testing.assert_array_equal(mine, its)
+    np.testing.assert_array_equal(watched.start(images)(), module(images))
+    assert defended(module, ["jpeg", "blacklight"]).gives == defended(module, ["blacklight", "jpeg"]).gives == "scores"
+    labels = np.asarray(module(images)).argmax(axis=1)
+    settings: Any = {"attack": "pgd", "budget": 20}
+    plain = parsimon.attack(torch_module(), IMAGES, labels, 0.05, **settings)
+    behind = parsimon.attack(torch_module(), IMAGES, labels, 0.05, **settings, defence="blacklight")
+    assert [each.queries for each in behind.outcomes] == [each.queries for each in plain.outcomes]
+    assert [each.point for each in behind.outcomes] == [each.point for each in plain.outcomes]
+    assert behind.summary.successes > 0
+    assert behind.summary.flagged is not None
+
+
+def test_a_watched_model_begins_calls_as_the_model_does() -> None:
+    class Begun(FunctionModel):
+        asynchronous = True
+        begun = 0
+
+        def start(self, images: Any) -> Any:
+            self.begun += 1
+            return super().start(images)
+
+    model = Begun(linear)
+    watched = defended(model, ["blacklight"])
+    assert watched.asynchronous
+    np.testing.assert_array_equal(watched.start(IMAGES)(), linear(IMAGES))
+    assert model.begun == 1
+    assert not defended(model, ["jpeg"]).asynchronous
 
 
 @pytest.mark.parametrize("names", [["blacklight"], ["noise", "blacklight"], ["blacklight", "noise", "round"]])

@@ -18,7 +18,7 @@ from parsimon.cli.commands import command
 from parsimon.core.engine import Engine
 from parsimon.core.threat import Sampling
 from parsimon.core.types import Task
-from parsimon.defences import AAA, DEFENCES, Jpeg
+from parsimon.defences import AAA, DEFENCES, Jpeg, parse_defence
 from parsimon.errors import InputError, ModelError, NothingToAttackError, StoreError
 from parsimon.models import as_model
 from parsimon.results.defence import DefenceReport
@@ -53,6 +53,12 @@ def test_attackers_fit_the_defence() -> None:
     assert dict(next(each for each in attackers(("round", "aaa")) if each.name == "undoes it").settings) == {
         "defence": ("round", "aaa,known=true")
     }
+
+
+def test_a_setting_that_is_typed_out_can_be_undone_too() -> None:
+    (undoes,) = (each for each in attackers(("aaa:cifar10,known=false",)) if each.name == "undoes it")
+    (text,) = undoes.settings["defence"]
+    assert parse_defence(text) == AAA.preset("cifar10", known=True)
 
 
 def test_attackers_of_several_defences_know_each_of_them() -> None:

@@ -15,7 +15,7 @@ changes. The authors' code also rounds pixels down to 8 bits; this version does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -85,9 +85,12 @@ class AAA(ScoreDefence):
 
     def transform(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
         shown = self._masked(logits)
-        return self.undone(shown) if self.known else shown
+        return self._restored(shown) if self.known else shown
 
-    def undone(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    def undone(self) -> AAA | None:
+        return replace(self, known=True) if self.reversible and not self.known else None
+
+    def _restored(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the shown logits with the true margin, which a reversal of its interval gives back."""
         rows, best = np.arange(len(shown)), shown.argmax(axis=1)
         second = np.partition(shown, -2, axis=1)[:, -2]

@@ -13,16 +13,18 @@ nor on workers nor on interruptions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.model import Detector, Keys, Model, Traffic
+from parsimon.core.model import Detector, Keys, Model, ScoreGradient, Traffic
 from parsimon.core.threat import Scores, to_eight_bit
 from parsimon.core.types import Paper
 from parsimon.errors import InputError, unknown_name
+
+Changes = Literal["images", "scores", "nothing"]
 
 _LEAST_PROBABILITY = 1e-30  # its logarithm is finite
 
@@ -31,16 +33,24 @@ class Defence(ABC):
     """A frozen dataclass whose fields are its settings.
 
     Attributes:
+        changes: What it changes. One that changes nothing watches the queries.
+        random: Whether it makes any model random.
         paper: The paper that it comes from.
         presets: Published settings, by name.
     """
 
+    changes: ClassVar[Changes]
+    random: ClassVar[bool] = False
     paper: ClassVar[Paper]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def protect(self, model: Model) -> Model:
         """Return the model behind this defence."""
+
+    def undone(self) -> Defence | None:
+        """Return what an attacker who knows the defence makes of its responses, as a defence; None: nothing better."""
+        return None
 
     @classmethod
     def preset(cls, name: str, **settings: Any) -> Self:
@@ -51,13 +61,9 @@ class Defence(ABC):
 
 
 class InputDefence(Defence):
-    """Changes the images.
+    """Changes the images, perhaps at random."""
 
-    Attributes:
-        random: Whether the change is random.
-    """
-
-    random: ClassVar[bool] = False
+    changes: ClassVar = "images"
 
     @abstractmethod
     def transform(self, images: NDArray[np.float32], generators: Sequence[np.random.Generator]) -> NDArray[np.float32]:
@@ -77,6 +83,7 @@ class ScoreDefence(Defence):
         returns: What the defended model returns.
     """
 
+    changes: ClassVar = "scores"
     returns: ClassVar[Scores] = "logits"
 
     @abstractmethod
@@ -94,6 +101,8 @@ class ScoreDefence(Defence):
 
 class StatefulDefence(Defence, Detector):
     """Watches the queries."""
+
+    changes: ClassVar = "nothing"
 
     def protect(self, model: Model) -> Model:
         return WatchedModel(model, self)
@@ -198,17 +207,27 @@ class ScoreDefendedModel(DefendedModel):
 
 
 class WatchedModel(DefendedModel):
-    """A model whose queries are watched."""
+    """A model whose queries are watched. It responds as the model itself does, with gradients too."""
 
     def __init__(self, model: Model, defence: StatefulDefence) -> None:
         super().__init__(model, defence)
         self.detector = defence
+        self.gives, self.asynchronous = model.gives, model.asynchronous
 
     def __call__(self, images: Any) -> NDArray[Any]:
         return self.model(images)
 
     def draw(self, images: Any, keys: Keys) -> NDArray[Any]:
         return self.model.draw(images, keys)
+
+    def start(self, images: Any) -> Callable[[], NDArray[Any]]:
+        return self.model.start(images)
+
+    def put(self, array: NDArray[Any]) -> Any:
+        return self.model.put(array)
+
+    def vjp(self, images: Any, score_gradient: ScoreGradient) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.model.vjp(images, score_gradient)
 
 
 def undefended(model: Model) -> Model:

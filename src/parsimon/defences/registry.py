@@ -13,7 +13,7 @@ from parsimon.core.model import Model
 from parsimon.core.parsing import parse_configured
 from parsimon.core.threat import Scores
 from parsimon.defences.aaa import AAA
-from parsimon.defences.base import Defence, InputDefence, ScoreDefence, StatefulDefence, told
+from parsimon.defences.base import Defence, told
 from parsimon.defences.bit_depth import BitDepth
 from parsimon.defences.blacklight import Blacklight
 from parsimon.defences.input_noise import InputNoise
@@ -72,7 +72,7 @@ def as_texts(defence: Any) -> tuple[str, ...]:
 
 def check_together(defences: Sequence[Defence], detector: object = None) -> None:
     """Refuse defences that cannot stand in front of one model, which may have a detector already."""
-    if sum(isinstance(each, StatefulDefence) for each in defences) + (detector is not None) > 1:
+    if sum(each.changes == "nothing" for each in defences) + (detector is not None) > 1:
         raise InputError("a model can have only one stateful defence", argument="defence")
 
 
@@ -94,7 +94,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
 
 def any_random(defences: Sequence[str]) -> bool:
     """Return whether one of these defences makes any model random."""
-    return any(isinstance(each, InputDefence) and each.random for each in map(parse_defence, defences))
+    return any(each.random for each in map(parse_defence, defences))
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def describe(name: str) -> dict[str, Any]:
         "name": name,
         "class": defence.__name__,
         "summary": summary_of(defence),
-        "changes": _changes(defence),
-        "random": issubclass(defence, InputDefence) and defence.random,
+        "changes": defence.changes,
+        "random": defence.random,
         "paper": defence.paper._asdict(),
         "presets": describe_presets(defence.presets),
         "settings": describe_settings(defence),
@@ -120,9 +120,3 @@ def _as_defence(defence: Defence | str) -> Defence:
     if isinstance(defence, Defence):
         return defence
     raise InputError(f"a defence must be an instance of parsimon.defences.Defence or a name; got {quote(defence)}")
-
-
-def _changes(defence: type[Defence]) -> str:
-    if issubclass(defence, InputDefence):
-        return "images"
-    return "scores" if issubclass(defence, ScoreDefence) else "nothing"

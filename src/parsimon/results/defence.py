@@ -18,7 +18,8 @@ from parsimon.results.table import Cell, Table
 from parsimon.results.tables import accuracy_cell, number_cell, radius_text
 from parsimon.results.verdict import Verdict
 
-_ALL = "(all)"
+# Attackers, and the attack of a row about several of them. The other attackers are named where they are made.
+NO_DEFENCE, UNAWARE, ALL_ATTACKERS, ALL = "no defence", "unaware of it", "all attackers", "(all)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +79,7 @@ class DefenceReport(Displayed):
         first, undefended, left = self.undefended.first, self.undefended.verdict, self.left
         groups = [[_row(*each) for each in self._results(attacker)] for attacker in self.attackers]
         clean = accuracy_cell(self._broken) if self.broken else Cell("-")
-        groups.append([[Cell("all attackers"), Cell(_ALL), clean, accuracy_cell(left), Cell("-"), Cell("-")]])
+        groups.append([[Cell(ALL_ATTACKERS), Cell(ALL), clean, accuracy_cell(left), Cell("-"), Cell("-")]])
         notes = [
             f"Robust accuracy without a defence: {undefended}. Behind it, after all attackers: {left}.",
             "Mean: queries per fooled image. Mean of all: a failure counts as the budget.",

@@ -10,11 +10,9 @@ from parsimon.attacks.registry import attack_rows
 from parsimon.core.threat import Scores
 from parsimon.core.types import Attack
 from parsimon.data.validate import as_images
-from parsimon.defences import AAA, Defence, parse_defence
-from parsimon.defences.base import ScoreDefence, StatefulDefence
-from parsimon.defences.registry import any_random
+from parsimon.defences.registry import any_random, format_defence, parse_defence
 from parsimon.errors import InputError, NothingToAttackError, check_number
-from parsimon.results.defence import DefenceReport
+from parsimon.results.defence import NO_DEFENCE, UNAWARE, DefenceReport
 from parsimon.results.result import Comparison
 from parsimon.runs import stored
 from parsimon.runs.config import SAMPLING, RunConfig
@@ -24,6 +22,7 @@ from parsimon.runs.inputs import kind_returned
 from parsimon.runs.progress import progress_context
 
 FAR_APART = ("scatter",)  # no query is close to another one
+TESTS, QUERIES_FAR_APART, UNDOES, USES_LABELS = "tests changes", "queries far apart", "undoes it", "uses labels alone"
 FLAG_PRICE = 100.0  # of a flagged query, in queries
 _AVERAGED = 8  # draws
 
@@ -50,8 +49,8 @@ def attackers(
 
     - Noise, or a random model: average draws, and accept changes by tests.
     - A detector: send queries that are far apart.
-    - AAA: undo it, where that is possible.
-    - Anything else that changes scores or images: use labels alone, which needs a model that is not random.
+    - Scores that can be undone: compute them from those returned.
+    - Anything that changes scores or images: use labels alone, which needs a model that is not random.
 
     Args:
         defence: The defences, as typed.
@@ -60,44 +59,46 @@ def attackers(
         averaged: Draws that an attacker averages.
     """
     parsed = [parse_defence(each) for each in defence]
-    watched = any(isinstance(each, StatefulDefence) for each in parsed)
+    watched = any(each.changes == "nothing" for each in parsed)
     attacks = LABEL_ENSEMBLE if labels else ENSEMBLE
     behind: dict[str, Any] = {"defence": defence}
-    yield Attacker("no defence", attacks, {})
+    yield Attacker(NO_DEFENCE, attacks, {})
     random = stochastic or any_random(defence)
     if random:
         behind["stochastic"] = True
-        yield Attacker("unaware of it", attacks, {**behind, "error_rate": 1, "repeats": None})
+        yield Attacker(UNAWARE, attacks, {**behind, "error_rate": 1, "repeats": None})
         yield Attacker(f"averages {averaged} draws", attacks, {**behind, "error_rate": 1, "repeats": averaged})
-        yield Attacker("tests changes", attacks, behind)
+        yield Attacker(TESTS, attacks, behind)
     else:
-        yield Attacker("unaware of it", attacks, behind)
+        yield Attacker(UNAWARE, attacks, behind)
     if labels:
         return
     if watched:
-        yield Attacker("queries far apart", FAR_APART, behind)
-    if any(map(_can_be_undone, parsed)):
-        undone = ["known=true" if _can_be_undone(each) else "" for each in parsed]
-        known = tuple(",".join(filter(None, pair)) for pair in zip(defence, undone, strict=True))
-        yield Attacker("undoes it", attacks, {**behind, "defence": known})
-    if not random and not all(isinstance(each, StatefulDefence) for each in parsed):
-        yield Attacker("uses labels alone", LABEL_ENSEMBLE[:1], behind)
-
-
-def _can_be_undone(defence: Defence) -> bool:
-    return isinstance(defence, AAA) and defence.reversible and not defence.known
+        yield Attacker(QUERIES_FAR_APART, FAR_APART, behind)
+    undone = [each.undone() for each in parsed]
+    if any(undone):
+        known = tuple(
+            text if each is None else format_defence(each) for text, each in zip(defence, undone, strict=True)
+        )
+        yield Attacker(UNDOES, attacks, {**behind, "defence": known})
+    if not random and any(each.changes != "nothing" for each in parsed):
+        yield Attacker(USES_LABELS, LABEL_ENSEMBLE[:1], behind)
 
 
 def assess(
-    config: RunConfig, run: RunAttacker, flag_price: float = FLAG_PRICE, *, kind: Scores | None = None
+    config: RunConfig,
+    run: RunAttacker,
+    flag_price: float = FLAG_PRICE,
+    *,
+    find_kind: Callable[[], Scores] = lambda: "logits",
 ) -> DefenceReport:
     """Run all attackers on the same images. `config` names the defence, `run` runs one attacker.
 
-    `kind` is what the model returns without the defence; None: scores.
+    `find_kind` opens the model and returns what it returns without the defence; by default, scores.
     """
     check_assessable(config, flag_price)
     assert config.defence is not None, "checked above"
-    labels = kind == "labels"
+    labels = find_kind() == "labels"
     if labels:
         _check_labels(config, config.defence)
     averaged = min(_AVERAGED, config.budget)
@@ -144,7 +145,7 @@ def check_assessable(config: RunConfig, flag_price: float) -> None:
 def _check_labels(config: RunConfig, defence: tuple[str, ...]) -> None:
     """Refuse what cannot be measured if the model returns labels only."""
     for text in defence:
-        if isinstance(parse_defence(text), ScoreDefence):
+        if parse_defence(text).changes == "scores":
             raise InputError(f"{text} changes scores, and this model returns labels", argument="defence")
     if config.stochastic or any_random(defence):
         raise InputError(
@@ -164,9 +165,10 @@ def assess_stored(
             place, resumed_by = Path(folder) / attacker.slug, f"the same command, with --out {folder}"
             return stored.run(settings, place, watch=watch, resumed_by=resumed_by)
 
-    check_assessable(config, flag_price)
-    kind = kind_returned(config, config.model, stored.data_of(config).images)
-    return assess(config, run, flag_price, kind=kind)
+    def find_kind() -> Scores:
+        return kind_returned(config, config.model, stored.data_of(config).images)
+
+    return assess(config, run, flag_price, find_kind=find_kind)
 
 
 def assess_in_memory(
@@ -177,6 +179,11 @@ def assess_in_memory(
     images: Any,
 ) -> DefenceReport:
     """Assess a defence without a folder. `model` and `images` are those of all runs."""
-    check_assessable(config, flag_price)
-    kind = kind_returned(config, model, as_images(images))
-    return assess(config, lambda _, settings: run(settings, attack_rows(settings.attacks)), flag_price, kind=kind)
+
+    def run_attacker(_: Attacker, settings: RunConfig) -> Comparison:
+        return run(settings, attack_rows(settings.attacks))
+
+    def find_kind() -> Scores:
+        return kind_returned(config, model, as_images(images))
+
+    return assess(config, run_attacker, flag_price, find_kind=find_kind)

@@ -22,7 +22,7 @@ from parsimon.core.model import ANSWER_LEVELS, Keys, Model
 from parsimon.core.threat import Scores, Threat, detect_scores, predicted_classes
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.validate import check_classes, check_count, check_image, check_labels
-from parsimon.defences.base import DefendedModel, needs_kind, told, undefended
+from parsimon.defences.base import needs_kind, told, undefended
 from parsimon.errors import MOST, InputError, ModelError, NothingToAttackError, check_whole
 from parsimon.models.top_k import check_top_k
 from parsimon.results.result import CleanPredictions
@@ -276,10 +276,10 @@ def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
             f"attack: {_label_only()}",
             argument="attack",
         )
-    if needs == "gradient" and isinstance(model, DefendedModel):
+    if needs == "gradient" and undefended(model) is not model:
         raise ModelError(
-            f"{name} is a white-box attack and needs gradients, which no model gives behind a defence: leave out the "
-            "attack or the defence"
+            f"{name} is a white-box attack and needs gradients, which no model gives behind a defence that changes "
+            "images or scores: leave out the attack or the defence"
         )
     if needs == "gradient":
         raise ModelError(
