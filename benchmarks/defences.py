@@ -95,7 +95,7 @@ def append(path: Path, config: RunConfig, report: DefenceReport) -> None:
                 "mean_cost": fmean(report.cost(each) for each in result.outcomes),
             }
             rows.append(row)
-    for attacker, verdict in ((NO_DEFENCE, report.undefended.verdict), (ALL_ATTACKERS, report.left)):
+    for attacker, verdict in ((NO_DEFENCE, report.undefended.verdict), (ALL_ATTACKERS, report.verdict)):
         rows.append({**same, "attacker": attacker, "attack": ALL, **_accuracy(verdict)})
     new = not path.exists()
     with path.open("a", newline="") as file:

@@ -113,9 +113,9 @@ def test_numbers_of_a_report_are_those_of_runs_made_one_by_one(data: tuple[NDArr
         if each.success
     }
     robust = int(alone.clean.correct.sum()) - len(fooled)
-    assert report.left.value == robust / len(labels)
-    assert report.left.interval == wilson_interval(robust, len(labels))
-    assert f"{report.left.value:.1%}" in str(report)
+    assert report.verdict.value == robust / len(labels)
+    assert report.verdict.interval == wilson_interval(robust, len(labels))
+    assert f"{report.verdict.value:.1%}" in str(report)
     assert len(list(report.rows())) == len(labels) * sum(len(run.results) for run in report.attackers.values())
 
 
@@ -159,16 +159,16 @@ def test_a_defence_that_breaks_the_model_leaves_nothing(
         "standard", images[wrong], labels[wrong], 4 / 255, defence="bit-depth,bits=1", budget=5
     )
     assert (report.broken, list(report.attackers)) == (True, ["no defence"])
-    assert (report.left.value, report.left.interval) == (0, wilson_interval(0, int(wrong.sum())))
+    assert (report.verdict.value, report.verdict.interval) == (0, wilson_interval(0, int(wrong.sum())))
     assert report.undefended.verdict.value > 0
     assert "the model classifies no image correctly" in " ".join(str(report).split())
-    assert f"{report.left} behind it" in report.headline()
+    assert f"{report.verdict} behind it" in report.headline()
     np.savez(tmp_path / "wrong.npz", images=images[wrong], labels=labels[wrong])
     words = ["--model", "standard", "--data", str(tmp_path / "wrong.npz"), "--images", "all", "--budget", "5", "--json"]
     for _ in range(2):  # the second continues
         ran = CliRunner().invoke(command, ["defend", "bit-depth,bits=1", *words, "--out", str(tmp_path / "out")])
         assert ran.exit_code == 0, ran.output
-        assert json.loads(ran.output)["left"]["value"] == 0
+        assert json.loads(ran.output)["robust_accuracy"]["value"] == 0
     with pytest.raises(NothingToAttackError):  # wrong labels are no defence's fault
         parsimon.assess_defence("standard", images, (labels + 1) % 10, 4 / 255, defence="bit-depth,bits=1", budget=5)
 
@@ -204,7 +204,9 @@ def test_the_command_stores_each_attacker_and_continues(tmp_path: Path) -> None:
     again = CliRunner().invoke(command, [*words, "--json"])
     document = json.loads(again.output)
     assert document["finished"]
-    assert document["left"]["value"] is not None
+    plain, behind = (runs.load(tmp_path / "out" / name) for name in ("no-defence", "unaware-of-it"))
+    assert document["undefended_robust_accuracy"] == json.loads(json.dumps(plain.verdict.as_dict()))
+    assert document["robust_accuracy"]["value"] <= behind.verdict.value
     table = (tmp_path / "out" / "table.md").read_text()
     assert all(row["attacker"]["text"] in table for row in document["rows"])
     with pytest.raises(StoreError, match=r"Name one of the runs inside: .*no-defence, .*uses-labels-alone"):

@@ -54,8 +54,8 @@ class DefenceReport(Displayed):
         return sum(each.unfinished for each in self.attackers.values())
 
     @property
-    def left(self) -> Verdict:
-        """The robust accuracy behind the defence that all attackers together leave."""
+    def verdict(self) -> Verdict:
+        """The robust accuracy behind the defence, after all attackers together."""
         if self.broken:
             return self._broken
         runs = list(self.defended.values()) or [self.undefended]  # an interruption may have left nothing else
@@ -76,12 +76,12 @@ class DefenceReport(Displayed):
 
     def table(self) -> Table:
         """Return one row per attacker and attack, for text, Markdown and LaTeX."""
-        first, undefended, left = self.undefended.first, self.undefended.verdict, self.left
+        first, undefended, verdict = self.undefended.first, self.undefended.verdict, self.verdict
         groups = [[_row(*each) for each in self._results(attacker)] for attacker in self.attackers]
         clean = accuracy_cell(self._broken) if self.broken else Cell("-")
-        groups.append([[Cell(ALL_ATTACKERS), Cell(ALL), clean, accuracy_cell(left), Cell("-"), Cell("-")]])
+        groups.append([[Cell(ALL_ATTACKERS), Cell(ALL), clean, accuracy_cell(verdict), Cell("-"), Cell("-")]])
         notes = [
-            f"Robust accuracy without a defence: {undefended}. Behind it, after all attackers: {left}.",
+            f"Robust accuracy without a defence: {undefended}. Behind it, after all attackers: {verdict}.",
             "Mean: queries per fooled image. Mean of all: a failure counts as the budget.",
             "Each accuracy is an upper bound; a better attacker may leave less.",
             "Intervals: 95%; Wilson for accuracies, percentile bootstrap for queries.",
@@ -140,7 +140,7 @@ class DefenceReport(Displayed):
     def headline(self) -> str:
         """Return the robust accuracy without the defence and behind it, in one sentence."""
         before = f"robust accuracy {self.undefended.verdict} without it"
-        return f"{self.defence}: {before}, {self.left} behind it after all attackers"
+        return f"{self.defence}: {before}, {self.verdict} behind it after all attackers"
 
     @property
     def warnings(self) -> tuple[str, ...]:
