@@ -22,7 +22,7 @@ from parsimon.attacks.registry import parse_attack
 from parsimon.cli.commands import command
 from parsimon.core.engine import Engine
 from parsimon.core.model import Keys, Model
-from parsimon.core.threat import Threat
+from parsimon.core.threat import Sampling, Threat
 from parsimon.core.types import Task
 from parsimon.models import as_model
 from parsimon.report import charts, figures
@@ -112,8 +112,11 @@ def test_a_label_only_attack_is_refused_on_a_random_model(name: str) -> None:
 
 
 def test_another_loss_than_the_margin_is_refused_on_a_random_model() -> None:
-    with pytest.raises(InputError, match="attacked by the margin loss"):
+    sentence = "attacked by the margin loss, .* choose loss='margin'; got 'cross-entropy'"
+    with pytest.raises(InputError, match=sentence):
         attack(noisy(), stochastic=True, loss="cross-entropy")
+    with pytest.raises(InputError, match=sentence):  # one rule
+        Threat(0.1, sampling=Sampling())
     attack(noisy(), stochastic=True, loss="margin", draws=2)
 
 

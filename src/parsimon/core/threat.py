@@ -90,8 +90,8 @@ class Threat:
             raise InputError("until_budget is for label-only attacks, whose loss is 'label'", argument="until_budget")
         if self.sampling is not None and self.loss != "margin":
             raise InputError(
-                "a random model is attacked by the loss 'margin', whose sign shows whether a draw errs; got "
-                f"{quote(self.loss)}",
+                "a random model is attacked by the margin loss, whose sign shows whether a draw errs: choose "
+                f"loss='margin'; got {quote(self.loss)}",
                 argument="loss",
             )
         if self.eight_bit and self.eight_bit_steps == 0:

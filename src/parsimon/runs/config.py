@@ -32,7 +32,7 @@ import tomli_w
 from msgspec import Meta
 
 from parsimon.core.parsing import parse_number
-from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, check_radius
+from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, Threat, check_radius
 from parsimon.defences.registry import any_random, as_texts, check_together, parse_defence
 from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
 
@@ -198,11 +198,8 @@ class RunConfig(Checked, frozen=True, kw_only=True):
                 f"{self.budget:,}",
                 argument="repeats",
             )
-        if self.stochastic and self.loss not in (None, "margin"):
-            raise InputError(
-                "a random model is attacked by the margin loss, whose sign shows whether a draw errs: leave out loss",
-                argument="loss",
-            )
+        if self.loss is not None:
+            Threat(self.radius, loss=self.loss, sampling=self.sampling)  # refuses a loss that does not fit
 
     @property
     def radius(self) -> float:
