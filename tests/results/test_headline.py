@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from parsimon import Comparison, Result, Square, Threat
+from parsimon import PGD, Comparison, Result, Square, Threat
+from parsimon.cli.show import described
 from parsimon.core.engine import Counters
 from parsimon.core.types import Outcome
+from parsimon.report.headline import run_headline
+from parsimon.results.diff import Standing
 from parsimon.results.headline import advice, headline
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import wilson_interval
@@ -74,6 +78,39 @@ def test_a_defence_is_named_and_nothing_else_changes() -> None:
             assert "ehind" not in getattr(plain, form)()
     assert {row["defence"] for row in defended.rows()} == {"jpeg,quality=50 + round"}
     assert not any("defence" in row for row in bare.rows())
+
+
+def test_a_white_box_attack_has_no_part_in_the_verdict_and_stands_apart() -> None:
+    black_box, white_box = result(10, 80, 80, 100), replace(result(70, 80, 80, 100), attack=PGD())
+    both, alone = Comparison({"Square": black_box, "PGD": white_box}), Comparison({"Square": black_box})
+    assert both.verdict == alone.verdict
+    assert both.verdict.value == 0.7
+    assert headline(both) == f"{headline(alone)}; with PGD, which sees gradients: 10.0%"
+    assert advice(both) == advice(alone)
+    assert "Clean accuracy: 80.0%. Robust accuracy: 70.0% under Square." in both.table().notes
+    assert "With PGD, which sees gradients: 10.0%." in both.table().notes
+    top = run_headline(both)
+    assert "70.0" in top["value"]
+    assert " under Square, with at most" in top["about"]
+    assert top["about"].endswith(" With PGD, which sees gradients: 10.0%.")
+    document = described(both, Path("run"))
+    assert document["robust_accuracy"] == alone.verdict.as_dict()
+    assert document["white_box_accuracy"]["value"] == 0.1
+    assert described(alone, Path("run"))["white_box_accuracy"] is None
+    assert Standing.of(both).robust.sum() == 70
+
+
+def test_a_white_box_attack_alone_is_the_verdict() -> None:
+    alone = Comparison({"PGD": replace(result(70, 80, 80, 100), attack=PGD())})
+    assert alone.verdict.value == 0.1
+    assert headline(alone).endswith("100 images, PGD, at most 2,000 queries per image")
+
+
+def test_an_unfinished_white_box_attack_leaves_the_verdict_of_the_others() -> None:
+    white_box = replace(result(30, 80, 80, 100, unfinished=5), attack=PGD())
+    both = Comparison({"Square": result(10, 80, 80, 100), "PGD": white_box})
+    assert both.verdict.kind == "measured"
+    assert headline(both).endswith("; with PGD, which sees gradients: at most 50.0% so far")
 
 
 def test_one_attack_is_advised_to_be_an_evaluation() -> None:

@@ -94,6 +94,12 @@ def test_the_mean_over_a_references_successes_has_an_interval_over_them() -> Non
     assert cells(both.markdown())[1][4] == "21.0 (10.0 to 40.0)"
 
 
+def test_averages_over_the_images_of_an_attack_that_fooled_none_are_left_out() -> None:
+    made = table(row("Quick", 10, 20, None, 40), row("NES", None, None, None, None), relative_to="NES")
+    assert made.headers == ["attack", "success", "mean", "median", "mean of all"]
+    assert not any("NES's" in note for note in made.notes)
+
+
 def test_the_white_box_line_comes_last_and_is_never_the_best() -> None:
     made = table(THREE[3], *THREE[:3])
     assert [[row[0].text for row in group] for group in made.groups] == [["Quick", "Slow", "NES"], ["PGD"]]
@@ -135,7 +141,8 @@ def test_without_a_reference_there_is_no_column_for_it() -> None:
 
 def test_notes_say_what_numbers_are_over_and_what_they_leave_out() -> None:
     notes = "\n".join(table(*THREE, relative_to="NES").notes)
-    assert "Clean accuracy: 80.0%. Robust accuracy: 0.0% under these attacks." in notes
+    assert "Clean accuracy: 80.0%. Robust accuracy: 0.0% under Quick, Slow, NES." in notes
+    assert "With PGD, which sees gradients: 0.0%." in notes
     assert "a failure counts as 100 queries" in notes
     assert "mean queries on the images that NES fooled." in notes
     assert "Evaluations not charged: NES 12." in notes

@@ -44,6 +44,7 @@ def finish(comparison: Comparison, folder: Path, output: Output) -> NoReturn:
 def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
     """Return the results of a run as a JSON document."""
     first = next(iter(comparison.results.values()))
+    white_box = comparison.white_box_verdict
     paired = comparison.paired() if len(comparison.tables()) > 1 else {}
     return {
         "run": str(folder),
@@ -55,6 +56,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
         "attacked": len(first.outcomes),
         "clean_accuracy": first.clean.accuracy,
         "robust_accuracy": comparison.verdict.as_dict(),
+        "white_box_accuracy": None if white_box is None else white_box.as_dict(),
         **NO_CHANCE,
         **({} if comparison.chance is None else comparison.chance.as_dict()),
         "warnings": list(comparison.warnings),

@@ -1,7 +1,8 @@
 """The active images: their asks become batches, and the scores of a batch become replies to their searches.
 
-Only this module and `active_image` count queries. They never call the model, so all of their work can run while the
-model computes.
+Only this module and `active_image` count what is charged and enforce the budget. `random_search` subtracts its draws
+from the same budget, only to ask for no more than is left. None of them calls the model, so all of their work can run
+while the model computes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ class BatchScores(NamedTuple):
     batch: Batch
     scores: NDArray[Any]
     gradients: NDArray[np.float32] | None = None
+
+
+class Judged(NamedTuple):
+    """What the loss makes of a batch, per point."""
+
+    losses: NDArray[np.float64]
+    wins: NDArray[np.bool_]
+    predicted: NDArray[np.intp]
+    margins: NDArray[np.float32] | None  # of the contenders
 
 
 class Turn(NamedTuple):
@@ -165,48 +175,47 @@ class Scheduler:
 
     def _deliver(self, scored: BatchScores) -> None:
         """Send each search the losses of its points, up to its first success."""
-        batch, scores, gradients = scored
-        losses, wins, predicted = self._judge(batch, scores)
-        hits = deque(np.flatnonzero(wins).tolist())
-        margins = self._margins(batch, scores)
-        details = self._label_only or gradients is not None or batch.rendered.outside is not None
+        batch, judged = scored.batch, self._judge(scored)
+        hits = deque() if self._threat.until_budget else deque(np.flatnonzero(judged.wins).tolist())
         row = 0
         for active, part in zip(batch.active, batch.parts, strict=True):
             end = row + part.stop - part.start
-            first = None
-            while hits and hits[0] < end:
-                hit = hits.popleft()
-                if first is None and not self._threat.until_budget and losses[hit] >= active.ask.eligible_from:
-                    first = hit
+            first = _first_success(active, hits, end, judged.losses)
             if active.ask.verdict is not None:
-                self._decide(active, wins[row:end], predicted[row:end])
-                row = end
-                continue
-            last = end if first is None else first + 1
-            ask = active.ask
-            own_margins = None
-            if margins is not None and ask.margins and active.contenders is not None:
-                own_margins = Margins(active.contenders, margins[row:last])
-            uncharged = 0 if ask.charged else last - row
-            entry = JournalEntry(active.index, losses[row:last], None, 0, uncharged, 0, None, own_margins)
-            if details:
-                entry = self._complete(entry, scored, slice(row, last), predicted, gradient=ask.gradient)
-            self._queries += active.count(entry)
-            if active.history is not None and ask.charged:
-                active.history.observe(_as_numpy(batch.rendered.images[row:last]))
-            if first is None:
-                ended = active.receive(entry, self._budget)
-                if ended is None:
-                    self._ready.append(active)
-                    self._entries.append(entry)
-                else:
-                    self._finish(active, active.outcome(ended))
+                self._decide(active, judged.wins[row:end], judged.predicted[row:end])
+            elif first is None:
+                self._reply(active, self._charge(active, scored, judged, slice(row, end)))
             else:
-                point = active.ask.points.point(part.start + first - row)
-                found = self._threat.confidence(scores[first : first + 1])
+                self._charge(active, scored, judged, slice(row, first + 1))
+                found = self._threat.confidence(scored.scores[first : first + 1])
                 confidence = None if found is None else float(found[0])
-                self._finish(active, active.outcome("success", int(predicted[first]), point, confidence))
+                point = active.ask.points.point(part.start + first - row)
+                self._finish(active, active.outcome("success", int(judged.predicted[first]), point, confidence))
             row = end
+
+    def _charge(self, active: ActiveImage, scored: BatchScores, judged: Judged, rows: slice) -> JournalEntry:
+        """Count the queries of a search in a batch, and return their entry in the journal."""
+        ask, rendered = active.ask, scored.batch.rendered
+        margins = None
+        if judged.margins is not None and ask.margins and active.contenders is not None:
+            margins = Margins(active.contenders, judged.margins[rows])
+        uncharged = 0 if ask.charged else rows.stop - rows.start
+        entry = JournalEntry(active.index, judged.losses[rows], None, 0, uncharged, 0, None, margins)
+        if self._label_only or scored.gradients is not None or rendered.outside is not None:
+            entry = self._complete(entry, scored, rows, judged.predicted, gradient=ask.gradient)
+        self._queries += active.count(entry)
+        if active.history is not None and ask.charged:
+            active.history.observe(_as_numpy(rendered.images[rows]))
+        return entry
+
+    def _reply(self, active: ActiveImage, entry: JournalEntry) -> None:
+        """Send a search the losses of its points, none of which is a success."""
+        ended = active.receive(entry, self._budget)
+        if ended is None:
+            self._ready.append(active)
+            self._entries.append(entry)
+        else:
+            self._finish(active, active.outcome(ended))
 
     def _decide(self, active: ActiveImage, wins: NDArray[np.bool_], predicted: NDArray[np.intp]) -> None:
         """Deliver fresh draws of the point that an attack returns. They are not in the journal."""
@@ -245,9 +254,8 @@ class Scheduler:
             predicted=int(predicted[rows][entry.loss.argmax()]) if self._label_only else None,
         )
 
-    def _judge(
-        self, batch: Batch, scores: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+    def _judge(self, scored: BatchScores) -> Judged:
+        batch, scores, _ = scored
         with np.errstate(invalid="ignore"):  # reported below
             losses, wins, predicted = self._threat.judge(scores, batch.goals)
         # A class is predicted even from NaN, so the loss of a label-only attack does not show it.
@@ -264,12 +272,22 @@ class Scheduler:
             losses -= batch.rendered.distance
         if batch.rendered.outside is not None:
             wins &= ~batch.rendered.outside
-        return losses, wins, predicted
+        return Judged(losses, wins, predicted, self._margins(batch, scores))
 
     def _finish(self, active: ActiveImage, outcome: Outcome) -> None:
         del self._active[active.slot]
         self._free.append(active.slot)
         self._ended.append(outcome)
+
+
+def _first_success(active: ActiveImage, hits: deque[int], end: int, losses: NDArray[np.float64]) -> int | None:
+    """Remove the hits before `end`, and return the first of them that ends the search."""
+    first = None
+    while hits and hits[0] < end:
+        hit = hits.popleft()
+        if first is None and losses[hit] >= active.ask.eligible_from:
+            first = hit
+    return first
 
 
 def _keys(images: list[ActiveImage], parts: list[Part]) -> Keys:

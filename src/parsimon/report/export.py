@@ -19,7 +19,8 @@ class _Row(NamedTuple):
     attack: str
     image: int
     label: int
-    clean_confidence: float | None  # the model's probability of the label before the attack, unless it returns labels
+    # Before the attack, the model's probability of the label; of a random model, the share of draws with its class.
+    clean_confidence: float | None  # empty if the model returns labels
     success: bool
     queries: int
     uncharged: int

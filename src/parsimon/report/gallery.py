@@ -40,6 +40,7 @@ def gallery_of(comparison: Comparison, classes: Sequence[str], space: int) -> tu
         "attacks": list(comparison.results),
         "classes": [str(name) for name in classes],
         "side": max(np.asarray(results[0].images[0]).shape[1:]),
+        "random": results[0].random,
         "originals": originals,
         "cards": cards,
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from parsimon.report.data import Data
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
+from parsimon.results.notes import with_gradients
 from parsimon.results.result import Comparison
 from parsimon.results.tables import behind, radius_text
 from parsimon.results.verdict import Verdict
@@ -51,7 +52,9 @@ def run_top(comparison: Comparison) -> Data:
 
 def run_headline(comparison: Comparison) -> Data:
     """Return the robust accuracy of a run, or its accuracy under targeted attack."""
-    about, targeted = about_attacks(comparison, comparison.results), comparison.first.threat.targeted
+    about, targeted = about_attacks(comparison, comparison.counted), comparison.first.threat.targeted
+    if other := with_gradients(comparison):
+        about = f"{about} {other[0].upper()}{other[1:]}."
     shown = headline(comparison.verdict, about, targeted=targeted, defence=comparison.first.defence)
     hint = advice(comparison)
     return {**shown, "kind": f"{shown['kind']} {hint}." if hint else shown["kind"]}

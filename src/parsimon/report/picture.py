@@ -52,7 +52,7 @@ def caption(result: Result, outcome: Outcome, classes: Sequence[str] | None) -> 
 
     def seen(label: int, confidence: float | None) -> str:
         name = names[label] if label < len(names) else f"class {label}"
-        return name if confidence is None else f"{name} {confidence:.0%}"
+        return name if confidence is None else f"{name} {confidence:.0%}{' of draws' * result.random}"
 
     before = seen(int(result.labels[outcome.index]), result.clean.confidence_of(outcome.index))
     after = seen(outcome.predicted or 0, outcome.confidence)

@@ -34,7 +34,7 @@ class Standing:
             return cls(found.robust, np.ones(len(found.robust), np.bool_))
         if found.fooled_before:
             raise InputError("a run of an evaluation leaves out images: compare the whole evaluation")
-        correct, results = found.first.clean.correct, found.results.values()
+        correct, results = found.first.clean.correct, found.counted.values()
         attacked, fooled = (
             np.any(each, axis=0) for each in zip(*((r.attacked, r.success) for r in results), strict=True)
         )

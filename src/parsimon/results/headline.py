@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parsimon.results.notes import with_gradients
 from parsimon.results.statistics import wilson_interval
 from parsimon.results.tables import behind, radius_text
 
@@ -22,10 +23,11 @@ def headline(comparison: Comparison) -> str:
     found = f"Robust accuracy {verdict}"
     if first.threat.targeted:
         images, found = f"{len(first.outcomes):,} images", _reached(comparison)
-    attacks = ", ".join(comparison.results)
+    attacks = ", ".join(comparison.counted)
     limit = f"at most {first.budget:,} queries per image"
     place = f"{behind(first.defence)} at eps {radius_text(first.threat.eps)}"
-    return f"{found}{place}: {images}, {attacks}, {limit}"
+    sentence = f"{found}{place}: {images}, {attacks}, {limit}"
+    return "; ".join(filter(None, (sentence, with_gradients(comparison))))
 
 
 def evaluation_headline(evaluation: Evaluation, model: str) -> str:
@@ -43,7 +45,7 @@ def evaluation_basis(evaluation: Evaluation) -> str:
 
 def advice(comparison: Comparison) -> str | None:
     """Return what makes a verdict of the headline, if it is none."""
-    if len(comparison.results) > 1 or comparison.first.threat.targeted:
+    if len(comparison.counted) > 1 or comparison.first.threat.targeted:
         return None
     return "An upper bound: one attack only. For a verdict: parsimon evaluate MODEL"
 
@@ -51,8 +53,8 @@ def advice(comparison: Comparison) -> str | None:
 def _reached(comparison: Comparison) -> str:
     """Return how many images reached their target under any attack."""
     images = len(comparison.first.outcomes)
-    reached = len({each.index for result in comparison.results.values() for each in result.outcomes if each.success})
-    if comparison.unfinished:
+    reached = len({each.index for result in comparison.counted.values() for each in result.outcomes if each.success})
+    if any(result.summary.unfinished for result in comparison.counted.values()):
         return f"Target reached on at least {reached:,} of {images:,} images so far"
     low, high = (f"{100 * end:.1f}" for end in wilson_interval(reached, images))
     return f"Target reached on {reached:,} of {images:,} images, {reached / images:.1%} ({low} to {high}),"

@@ -30,7 +30,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         "Mean and median: queries per fooled image.",
         f"Mean of all: over all attacked images; a failure counts as {budget:,} queries.",
     ]
-    if comparison.relative_to in comparison.results:
+    if comparison.reference is not None:
         notes.append(f"On {comparison.relative_to}'s: mean queries on the images that {comparison.relative_to} fooled.")
     notes.append("Intervals: 95%; Wilson for success, percentile bootstrap for queries.")
     notes += [*_radius_notes(comparison.results), *accounts(comparison.results)]
@@ -65,13 +65,28 @@ def _accuracies(comparison: Comparison) -> list[str]:
     accuracy = f"Clean accuracy: {clean.accuracy:.1%}."
     if comparison.first.threat.targeted:
         return [accuracy]
-    attacks = "these attacks" if len(comparison.results) > 1 else "this attack"
+    attacks = "these attacks" if len(comparison.counted) > 1 else "this attack"
+    if len(comparison.counted) < len(comparison.results):
+        attacks = ", ".join(comparison.counted)
     found = f": {verdict.value:.1%} under {attacks}" if verdict.interval else f" so far: at most {verdict.value:.1%}"
     notes = [f"{accuracy} Robust accuracy{found}."]
     if verdict.kind == "estimate":
         some = f"{verdict.attacked:,} of {clean.correct.sum():,} correctly classified images"
         notes.append(f"It is estimated from {some}: {verdict}.")
+    if other := with_gradients(comparison):
+        notes.append(f"{other[0].upper()}{other[1:]}.")
     return [*notes, "It is an upper bound on the true robust accuracy; more queries tighten it."]
+
+
+def with_gradients(comparison: Comparison) -> str:
+    """Return what white-box attacks leave beside black-box ones, or an empty text."""
+    other = comparison.white_box_verdict
+    if other is None or not comparison.black_box or comparison.first.threat.targeted:
+        return ""
+    names = list(comparison.white_box)
+    see = "which sees gradients" if len(names) == 1 else "which see gradients"
+    value = f"{other.value:.1%}" if other.interval else f"at most {other.value:.1%} so far"
+    return f"with {', '.join(names)}, {see}: {value}"
 
 
 def accounts(results: Mapping[str, Result]) -> list[str]:

@@ -37,7 +37,8 @@ class CleanPredictions:
     predicted: NDArray[np.intp]
     correct: NDArray[np.bool_]
     classes: int  # of a model that returns class numbers: one more than the largest that occurs
-    confidence: NDArray[np.float64] | None  # probability of the predicted class; None if the model returns labels
+    # Probability of the predicted class; of a random model, the share of draws with it; None if it returns labels.
+    confidence: NDArray[np.float64] | None
     backend: str | None = None  # how the model is run, if it says
     values: int = 0  # per image; 0 if no image was read
     scores: NDArray[np.float32] | None = None  # of the first clean images
@@ -55,7 +56,7 @@ class CleanPredictions:
         return float(self.correct.mean())
 
     def confidence_of(self, index: int) -> float | None:
-        """Return the probability of the predicted class of one image, if the model gives it."""
+        """Return the probability, or share of draws, of the predicted class of one image, if it is known."""
         return None if self.confidence is None else float(self.confidence[index])
 
     @property
@@ -227,21 +228,46 @@ class Comparison(Displayed):
         return {name: result for name, result in self.results.items() if not result.attack.white_box}
 
     @property
+    def white_box(self) -> dict[str, Result]:
+        """Results of the attacks that see gradients."""
+        return {name: result for name, result in self.results.items() if result.attack.white_box}
+
+    @property
+    def reference(self) -> Result | None:
+        """Result of the attack named by `relative_to`; None if it fooled no image, so that there is no average."""
+        result = None if self.relative_to is None else self.results.get(self.relative_to)
+        return None if result is None or not result.summary.successes else result
+
+    @property
+    def counted(self) -> dict[str, Result]:
+        """Results that the verdict rests on: those of black-box attacks, unless there are none."""
+        return self.black_box or self.white_box
+
+    @property
     def unfinished(self) -> int:
         """Number of images left unfinished by an interruption, summed over the attacks."""
         return sum(result.summary.unfinished for result in self.results.values())
 
     @property
     def verdict(self) -> Verdict:
-        """The share of all given images that the model classifies correctly and that no attack fooled.
+        """The share of all given images that the model classifies correctly and that no black-box attack fooled.
 
-        If only some of the correctly classified images were attacked, it is an estimate: the clean accuracy times the
-        share of attacked images that no attack fooled.
+        Without a black-box attack, it counts all attacks. If only some of the correctly classified images were
+        attacked, it is an estimate: the clean accuracy times the share of attacked images that no attack fooled.
         """
+        return self._verdict_of(self.counted)
+
+    @property
+    def white_box_verdict(self) -> Verdict | None:
+        """The accuracy that all attacks leave, those that see gradients included; None without such an attack."""
+        return self._verdict_of(self.results) if self.white_box else None
+
+    def _verdict_of(self, results: Mapping[str, Result]) -> Verdict:
         correct, images = int(self.first.clean.correct.sum()), len(self.first.labels)
-        robust = count_robust(result.outcomes for result in self.results.values())
+        robust = count_robust(result.outcomes for result in results.values())
         attacked = len(self.first.outcomes) + self.fooled_before
-        return Verdict.of(robust, attacked, correct, images, unfinished=self.unfinished > 0)
+        unfinished = any(result.summary.unfinished for result in results.values())
+        return Verdict.of(robust, attacked, correct, images, unfinished=unfinished)
 
     @property
     def robust_accuracy(self) -> float:
@@ -254,7 +280,7 @@ class Comparison(Displayed):
         if not self.first.random:
             return None
         known = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
-        return chance_of(self.first.clean, [result.outcomes for result in self.results.values()], known=known)
+        return chance_of(self.first.clean, [result.outcomes for result in self.counted.values()], known=known)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -35,15 +35,14 @@ class Value(NamedTuple):
 def comparison_table(comparison: Comparison) -> Table:
     """Return one row per attack. White-box attacks form a second group, and only their own group ranks them."""
     first, relative_to = comparison.first, comparison.relative_to
-    reference = comparison.results.get(relative_to) if relative_to else None
+    reference = comparison.reference
     headers = ["attack", "success", "mean", "median", "mean of all"]
     if reference is not None:
         headers.insert(4, f"on {relative_to}'s")
     if label_only_summaries(comparison.results):
         headers += ["median radius", "mean radius"]
-    white_box = {name: result for name, result in comparison.results.items() if result.attack.white_box}
     radii = bool(label_only_summaries(comparison.results))
-    groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, white_box) if group]
+    groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, comparison.white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
     title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
     title = f"{title}, at most {first.budget:,} queries per image"

@@ -134,6 +134,7 @@ class _WatchedRun:
             reply["sentence"] = sentence_of(self._comparison, {"model": config.model, "data": config.data})
             reply["classes"] = list(class_names(data.classes, self._comparison.first.clean) or ())
             reply["side"] = max(np.asarray(data.images[0]).shape[1:])
+            reply["random"] = self._comparison.first.random
             reply["own"] = config.model if self.target else None
             reply["facts"] = facts_shown(runs.facts_of(self._folder))
         return reply

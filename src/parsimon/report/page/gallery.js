@@ -8,7 +8,7 @@ const MOST_COLUMNS = 5; // of pictures in a card; further attacks take another r
  * `source`
  * returns the address of one of an outcome's pictures, or null. The returned object adds outcomes.
  */
-function showGallery(section, { attacks, classes, side }, source) {
+function showGallery(section, { attacks, classes, side, random }, source) {
   const className = (number) => classes[number] ?? `class ${number}`;
   const images = new Map(); // by number: { number, label, outcomes, place, card }
   const cards = section.querySelector(".cards");
@@ -93,8 +93,9 @@ function showGallery(section, { attacks, classes, side }, source) {
   cards.classList.toggle("enlarged", side < 100);
   const hint = section.querySelector(".hint");
   hint.textContent =
-    "The number after a class is the model\u2019s confidence. In a perturbation, grey is no change; black and white are the " +
-    "largest allowed change of a channel. Images that were not fooled come after those that were.";
+    `The number after a class is ${random ? "the share of draws with it" : "the model\u2019s confidence"}. ` +
+    "In a perturbation, grey is no change; black and white are the largest allowed change of a channel. " +
+    "Images that were not fooled come after those that were.";
 
   return {
     hint,

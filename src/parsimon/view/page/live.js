@@ -71,7 +71,8 @@ function watch(offer) {
     at(".sentence").textContent = update.sentence;
     for (const hidden of document.querySelectorAll("[data-begun]")) hidden.hidden = false;
     const names = update.attacks.map((attack) => attack.name);
-    gallery = showGallery(at(".gallery"), { attacks: names, classes: update.classes, side: update.side }, picture);
+    const { classes, side, random } = update;
+    gallery = showGallery(at(".gallery"), { attacks: names, classes, side, random }, picture);
     gallery.add([]);
     showFacts(at(".facts"), update.facts);
     if (update.own) offer(update.own);
