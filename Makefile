@@ -51,7 +51,7 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.test  ## the measurements that docs/benchmarks.md records
+bench: $(VENV)/.test  ## time and memory on this machine; CONTRIBUTING.md lists the other measurements
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/accelerator.py
 	$(BIN)/python benchmarks/growth.py

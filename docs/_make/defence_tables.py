@@ -35,24 +35,24 @@ def accuracies(rows: list[Row]) -> list[str]:
     An attacker who knows a defence may ignore it. So the last number counts the others, too.
     """
     lines = [
-        "| defence | clean | Thrift | Square | aware | aware attacker | all attackers | 95 % interval |",
-        "|---|--:|--:|--:|--:|---|--:|--:|",
+        "| defence | clean | all attackers | 95 % interval | Thrift | Square | adaptive | adaptive attack |",
+        "|---|--:|--:|--:|--:|--:|--:|---|",
     ]
     first = rows[0]["defence"]
     *each, together = [row for row in rows if row["defence"] == first and row["attacker"] == NO_DEFENCE]
-    cells = (_percent(each[0]["clean_accuracy"]), *map(_robust, each), "", "", *_total(together))
+    cells = (_percent(each[0]["clean_accuracy"]), *_total(together), *map(_robust, each), "", "")
     lines.append(f"| none | {' | '.join(cells)} |")
     for defence in dict.fromkeys(row["defence"] for row in rows):
         *behind, together = [row for row in rows if row["defence"] == defence and row["attacker"] != NO_DEFENCE]
         assert together["attack"] == ALL, "the last row of a defence is about all attackers"
         thrift, square = (row for row in behind if row["attacker"] == UNAWARE)
-        aware = min((row for row in behind if row["attacker"] != UNAWARE), key=_left)
+        adaptive = min((row for row in behind if row["attacker"] != UNAWARE), key=_left)
         cells = (
             f"`{defence}`",
             _percent(thrift["clean_accuracy"]),
-            *map(_robust, (thrift, square, aware)),
-            f"{aware['attack']}, {aware['attacker']}",
             *_total(together),
+            *map(_robust, (thrift, square, adaptive)),
+            f"{adaptive['attack']}, {adaptive['attacker']}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return lines
