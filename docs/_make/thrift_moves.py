@@ -1,4 +1,4 @@
-"""Draw docs/pictures/thrift-moves.png: the moves of Thrift in one attack, for docs/decisions/0007-thrift.md.
+"""Draw the moves of Thrift in one attack for docs/decisions/0007-thrift.md: thrift-moves.png, and one for phones.
 
 python docs/_make/thrift_moves.py [FOLDER]      # by default docs/pictures; it needs the extras onnx and plot
 """
@@ -39,6 +39,7 @@ IMAGE = 93  # of the bundled ones: the attack on it has moves of every kind
 SIDE = 32
 BUDGET = 600
 MARKED = "#D55E00"  # flipped blocks
+WIDE, NARROW = (PAGE, 4.9), (3.4, 9.8)  # inches
 
 
 _BATCH = 8
@@ -153,13 +154,15 @@ def attacked() -> Attacked:
 
 
 @styled
-def moves(attack: Attacked) -> Figure:
+def moves(attack: Attacked, *, narrow: bool = False) -> Figure:
     """Draw the moves in the order of the queries, and the highest loss below them."""
     from matplotlib.gridspec import GridSpec
 
-    figure = blank(PAGE, 4.5)
-    grid = GridSpec(3, 5, figure, height_ratios=[1, 1, 0.95])
-    panels = [figure.add_subplot(grid[row, column]) for row in (0, 1) for column in range(5)]
+    figure = blank(*(NARROW if narrow else WIDE))
+    figure.set_layout_engine("constrained", hspace=0.06)  # between the caption of a panel and the title of the one below
+    rows, columns = (5, 2) if narrow else (2, 5)
+    grid = GridSpec(rows + 1, columns, figure, height_ratios=[1] * rows + [0.95])
+    panels = [figure.add_subplot(grid[row, column]) for row in range(rows) for column in range(columns)]
     queries = attack.trace.queries
     quarter, texture = 9, 28  # chosen by hand
     split = next(each for each in attack.trace.refined if each.first > texture and len(each.windows) > each.queries)
@@ -178,7 +181,7 @@ def moves(attack: Attacked) -> Figure:
     deduction(panels[7], attack, split)
     corner(panels[8], attack, together, f"{len(attack.trace.combined[together])} flips at once")
     show(panels[9], attack.adversarial.transpose(1, 2, 0), "adversarial", f"query {len(queries)}: {attack.after}")
-    curve(figure.add_subplot(grid[2, :]), attack, (1, 3, 4, 6, quarter, texture, together, len(queries)))
+    curve(figure.add_subplot(grid[rows, :]), attack, (1, 3, 4, 6, quarter, texture, together, len(queries)))
     return figure
 
 
@@ -235,11 +238,11 @@ def curve(axes: Axes, attack: Attacked, marked: Sequence[int]) -> None:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     attack = attacked()
-    path = folder / "thrift-moves.png"
-    save(moves(attack), path)
-    print(
-        f"{path}: {path.stat().st_size:,} bytes, {attack.before} as {attack.after}, {len(attack.trace.queries)} queries"
-    )
+    for name, narrow in (("thrift-moves.png", False), ("thrift-moves-narrow.png", True)):
+        path = folder / name
+        save(moves(attack, narrow=narrow), path)
+        print(f"{path}: {path.stat().st_size:,} bytes")
+    print(f"{attack.before} as {attack.after}, {len(attack.trace.queries)} queries")
 
 
 if __name__ == "__main__":

@@ -303,4 +303,4 @@ def test_the_workflow_of_the_example_runs(tmp_path: Path) -> None:
         told = json.loads((tmp_path / f"{name}.json").read_text())
         assert told["gate"] == {"fail_under": 0.3, "by": "estimate", "passed": passes}
         assert (tmp_path / f"{name}.html").stat().st_size > 10_000
-    assert (tmp_path / "summary.md").read_text().count("Thrift") == 2
+    assert (tmp_path / "summary.md").read_text().count("| attack ") == 2

@@ -69,6 +69,8 @@ def faults(path: Path) -> list[str]:
             found.append(f"{numbers(sentence)} numbers: {sentence}")
         if stiff := STIFF.search(sentence):
             found.append(f"'{stiff[0]}': {sentence}")
+    # A sentence that is wrapped before "21. " becomes a list.
+    found += [f"a list inside a paragraph: {line}" for line in re.findall(r"(?<=[a-z,])\n *(\d+\. [^\n]*)", text)]
     for block in re.findall(r"^ *```.*?^ *```", text, flags=re.DOTALL | re.MULTILINE):
         found += [f"{len(line)} characters: {line}" for line in block.splitlines() if len(line) > WIDEST_CODE]
     return found
