@@ -8,11 +8,9 @@ A test compares the pages with the files.
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 
 from _shared import filled
 
@@ -30,10 +28,6 @@ TASKS = {  # of networks with classes of their own, which see photographs
     "open-nsfw": "explicit pictures",
     "pp-lcnet": "page orientation",
 }
-FURTHER = (
-    "Five further networks, measured with fewer images. Medians and successes are in [`queries-further.csv`]"
-    "(https://github.com/parsimon-dev/parsimon/blob/main/benchmarks/results/queries-further.csv)."
-)
 
 
 def page(path: Path = PAGE) -> str:
@@ -75,14 +69,14 @@ def data_of(row: Row) -> str:
     return f"photographs; task: {task}" if task else row["data"]
 
 
-def mean_queries(rows: list[Row], extra: dict[str, Cell] | None = None) -> list[str]:
-    """Return networks, sorted by their ratio; `extra` are columns after eps."""
+def queries(role: str) -> list[str]:
+    """Return the networks of a role, sorted by their ratio."""
+    rows = [row for row in read("queries") if row["role"] == role]
     columns: dict[str, Cell] = {
         "network": "network",
         "architecture": "architecture",
         "data": data_of,
         "eps": "eps",
-        **(extra or {}),
         "images fooled": "fooled",
         "Thrift": "thrift_mean",
         "best rival": "rival_mean",
@@ -91,53 +85,6 @@ def mean_queries(rows: list[Row], extra: dict[str, Cell] | None = None) -> list[
         "95 % interval": INTERVAL,
     }
     return table(sorted(rows, key=lambda row: float(row["ratio"])), columns, ("architecture", "data", "rival"))
-
-
-def queries(role: str) -> list[str]:
-    """Return the networks of a role."""
-    return mean_queries([row for row in read("queries") if row["role"] == role])
-
-
-def further() -> list[str]:
-    """Return the networks that were measured with fewer images; nothing before there is a file of them."""
-    if not (RESULTS / "queries-further.csv").exists():
-        return []
-    return [FURTHER, "", *mean_queries(read("queries-further"), {"images": "images", "seeds": "seeds"})]
-
-
-def raw() -> list[str]:
-    """Return the means of the second run, from its queries of every image, beside those of the first run."""
-    queries: dict[str, dict[str, dict[tuple[str, str], float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in read("queries-raw"):
-        spent = int(row["queries"]) if row["success"] == "1" else float("inf")
-        queries[row["network"]][row["attack"]][row["seed"], row["image"]] = spent
-    rows = []
-    for first in read("queries"):
-        if attacks := queries.get(first["network"]):
-            means = capped_means(attacks, int(first["budget"]))
-            own = means.pop("Thrift")
-            rival = min(means, key=lambda name: means[name])
-            second = {"rival": rival, "second_own": f"{own:.1f}", "second_rival": f"{means[rival]:.1f}"}
-            rows.append({**first, **second, "second_ratio": f"{own / means[rival]:.2f}"})
-    columns: dict[str, Cell] = {
-        "network": "network",
-        "Thrift": "second_own",
-        "best rival": "second_rival",
-        "rival": "rival",
-        "ratio": "second_ratio",
-        "first run: Thrift": "thrift_mean",
-        "first run: best rival": "rival_mean",
-    }
-    return table(sorted(rows, key=lambda row: row["network"]), columns, ("rival",))
-
-
-def capped_means(attacks: dict[str, dict[tuple[str, str], float]], budget: int) -> dict[str, float]:
-    """Return the mean queries of attacks, by seed and image, over the images that any of them fools."""
-    fooled = {image for each in attacks.values() for (_, image), spent in each.items() if spent < float("inf")}
-    return {
-        name: fmean(min(spent, budget) for (_, image), spent in each.items() if image in fooled)
-        for name, each in attacks.items()
-    }
 
 
 def medians() -> list[str]:
@@ -393,10 +340,9 @@ def ablation(network: str) -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "later": lambda: queries("later"),
     "held-out": lambda: queries("held-out"),
     "development": lambda: queries("development"),
-    "further": further,
-    "raw": raw,
     "medians": medians,
     "targeted": targeted,
     "labels": labels,
