@@ -154,6 +154,8 @@ def restore_random(store: Store, prepared: Prepared, job: Job) -> Prepared:
     facts = RunFacts.read(store)
     if facts is None or facts.clean_errors is None:
         return prepared
+    if job.labels is not None:
+        store.check_fact("labels", job.labels.tolist())
     begun = facts.clean
     agreeing = np.rint(np.zeros(len(begun.predicted)) if begun.confidence is None else begun.confidence * begun.draws)
     clear = np.array([wilson_interval(int(count), begun.draws)[0] >= _CLEAR for count in agreeing])
