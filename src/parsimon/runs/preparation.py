@@ -23,7 +23,6 @@ from parsimon.runs.config import RunConfig
 from parsimon.runs.diagnose import doubts
 from parsimon.runs.inputs import open_defended
 from parsimon.runs.score_kind import with_known_scores
-from parsimon.runs.workers import EngineConfig
 
 CPU_BATCH = 64  # images
 _ACCELERATOR_BATCH = 256
@@ -98,7 +97,6 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     for name, threat in threats.items():
         preflight.check_answers(model, attacks[name], config.scores)
         preflight.check_threat(model, threat)
-        EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
     model, undefended = with_known_scores(model, images, next(iter(threats.values())), config.scores)
