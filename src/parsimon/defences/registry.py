@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
+from parsimon.core.docstrings import describe_configurable
 from parsimon.core.model import Model
-from parsimon.core.parsing import parse_configured
+from parsimon.core.parsing import kind_named, parse_configured
 from parsimon.core.threat import Scores
 from parsimon.defences.aaa import AAA
 from parsimon.defences.base import Defence, with_score_kind
@@ -20,7 +20,7 @@ from parsimon.defences.input_noise import InputNoise
 from parsimon.defences.jpeg import Jpeg
 from parsimon.defences.resize_pad import ResizePad
 from parsimon.defences.rounded_scores import RoundedScores
-from parsimon.errors import InputError, quote, unknown_name
+from parsimon.errors import InputError, quote
 
 DEFENCES: dict[str, type[Defence]] = {
     "noise": InputNoise,
@@ -99,19 +99,8 @@ def any_random(defences: Sequence[str]) -> bool:
 
 def describe(name: str) -> dict[str, Any]:
     """Return everything about a defence: what it changes, whether it is random, its paper, presets and settings."""
-    if name not in DEFENCES:
-        raise unknown_name("there is no defence", name, "The defences are", DEFENCES)
-    defence = DEFENCES[name]
-    return {
-        "name": name,
-        "class": defence.__name__,
-        "summary": summary_of(defence),
-        "changes": defence.changes,
-        "random": defence.random,
-        "paper": defence.paper._asdict(),
-        "presets": describe_presets(defence.presets),
-        "settings": describe_settings(defence),
-    }
+    defence = kind_named(name, "defence", DEFENCES)
+    return describe_configurable(name, defence, changes=defence.changes, random=defence.random)
 
 
 def _as_defence(defence: Defence | str) -> Defence:
