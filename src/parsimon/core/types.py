@@ -5,7 +5,7 @@ How queries are counted:
 - A query is one image shown to the model for a search. A charged query counts against the budget of its image.
 - A query is counted when its loss is delivered, in the order in which the search asked, and only once.
 - An attack ends at its first success or when its budget is spent. Later points of the same ask may be evaluated, but
-  are not counted: an attacker who sends one query at a time would not have sent them.
+  are not counted. An attacker who sends one query at a time would not have sent them.
 - Clean images, checks before a run, and rows that only fill a batch to its fixed shape are not queries.
 
 Some published attacks make evaluations that this rule does not cover. They are allowed, and counted per image:
@@ -149,8 +149,8 @@ class Reply(NamedTuple):
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
             The contenders of an image are the other classes with the highest scores at the first point of the first ask
-            for margins, in a fixed order. None unless the attack is untargeted and climbs the margin loss, which is the
-            highest margin.
+            for margins. Their order is fixed. None unless the attack is untargeted and climbs the margin loss, which is
+            the highest margin.
     """
 
     loss: NDArray[np.float64]

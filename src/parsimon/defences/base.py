@@ -48,7 +48,7 @@ class Defence(Configurable, ABC):
         """Return the model behind this defence."""
 
     def undone(self) -> Defence | None:
-        """Return what an attacker who knows the defence makes of its responses, as a defence; None: nothing better."""
+        """Return what is left of the defence for an attacker who undoes it; None if nothing can be undone."""
         return None
 
 

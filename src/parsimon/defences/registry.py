@@ -80,8 +80,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
     """Return the model behind several defences, in the order in which a query passes them.
 
     The first defence receives the query first and the response last. A stateful defence sees the queries as they are
-    sent, wherever it stands in the list, and there can be only one.
-    `returns` is what the model returns, if it is known.
+    sent, wherever it stands in the list. There can be only one. `returns` is what the model returns, if it is known.
     """
     if isinstance(defences, Defence | str) or not isinstance(defences, Sequence):
         raise InputError(f"defences must be a list of defences or names; got {quote(defences)}", argument="defences")

@@ -36,7 +36,7 @@ def _kind(verdict: Verdict) -> str:
     if verdict.kind == "estimate":
         return (
             f"Estimate from {verdict.attacked:,} attacked images, with its 95 % interval: the other correctly "
-            "classified ones are taken to fare like them."
+            "classified ones are assumed to behave like them."
         )
     return "At most so far: images are unfinished, and the number can only fall."
 

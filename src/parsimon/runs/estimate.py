@@ -1,7 +1,7 @@
 """The most queries that a run can take, and what they take of time and money.
 
-How many queries an attack needs depends on the model, so nothing is known beforehand but the maximum: no image is
-fooled, and every attack spends its whole budget.
+How many queries an attack needs depends on the model. Beforehand only the maximum is known: no image is fooled, and
+every attack spends its whole budget.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def record_clean(
     chosen: list[int],
     undefended: Scores | None = None,
 ) -> CleanPredictions:
-    """Record what the model makes of the clean images, or check that a resumed run has the same model and data.
+    """Record the predictions for the clean images, or check that a resumed run has the same model and data.
 
     `undefended` is what the model returns without its defences, if they must know it.
     """

@@ -22,7 +22,8 @@ _NOT_RANDOM = (
 )
 _KEYED = "The defence draws from the seed: the same run gives the same results, also with other batches or resumed."
 _OWN_RANDOMNESS = (
-    "The model draws by itself: another run, another batch size or a resumed run sees other draws, so results vary."
+    "The model has its own randomness: another run, another batch size or a resumed run sees other draws, so results "
+    "vary."
 )
 
 
@@ -107,7 +108,7 @@ class DrawnPredictions(Predictions):
         if numbers.start == 0:
             again = self._classify(pixels, keys)
             self._varies = self._model.random or largest_difference(again, scores) > 0
-            # A defence draws from the keys alone, but the model behind it may have a randomness of its own.
+            # A defence draws from the keys alone, but the model behind it may have its own randomness.
             self._repeatable = self._model.random and agree(again, scores)
         self._kind.see(scores)
         return scores

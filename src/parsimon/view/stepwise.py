@@ -126,7 +126,7 @@ def steps(image: Image, target: Target, attack: str, radius: str, budget: int = 
 
 
 def _judged(event: EngineStep, scores: NDArray[Any], threat: Threat, label: int) -> Step:
-    """Return what every step tells: the number of the query, the loss, the predicted class."""
+    """Return what every step reports: the number of the query, the loss, the predicted class."""
     (loss,), _, (seen,) = threat.judge(scores, np.array([label]))
     confidence = _confidence(scores, threat)
     return {"query": event.counters.queries, "loss": float(loss), "seen": int(seen), "confidence": confidence}
@@ -223,7 +223,7 @@ def _kept(last: Corners, current: Corners) -> int | None:
 
 
 def _small(image: Image) -> NDArray[np.uint8]:
-    """Return an image as 8-bit RGB pixels (rows, columns, 3), of which a large image keeps some."""
+    """Return an image as 8-bit RGB pixels (rows, columns, 3); a large image keeps only some of them."""
     pixels = as_rgb(image)
     every = -(-max(pixels.shape[:2]) // _SHOWN)
     return np.ascontiguousarray(pixels[::every, ::every])

@@ -123,7 +123,7 @@ class _WatchedRun:
             "top": {**run_top(self._comparison), "banner": ""},
             "entries": self._cards[after:],
             "ended": len(self._cards),
-            # While the run goes on they would change all the time, and their intervals take a while to compute.
+            # While the run continues, they would change all the time, and their intervals take a while to compute.
             "tables": None if state == "running" else self._made_tables(),
         }
         if reply["entries"] or state == "running" or not after:
