@@ -69,7 +69,7 @@ class Thrift(Attack):
     It climbs the margin loss in untargeted attacks and cross-entropy in targeted ones.
 
     Attributes:
-        contrast: Treat lighter and darker pixels of coloured images apart; otherwise start at -eps everywhere.
+        contrast: Treat lighter and darker pixels of coloured images separately; otherwise start at -eps everywhere.
         texture: Try patterns and refine textures where they matter.
         deduce: Skip the last quarter of a block where the other three leave it no gain.
         rank: Refine the blocks of a level in the order of the gain they promise; otherwise in random order.

@@ -2,7 +2,7 @@
 
 The ball and the range are checked by definition, and the class by the highest score.
 
-On a random model, every adversarial image is drawn anew as often as in the run. A success near one half then fails by
+On a random model, every adversarial image is drawn again, as often as in the run. A success near one half then fails by
 chance in half of all audits. So it is refuted only if significantly fewer of these draws err than in the run.
 """
 
@@ -172,7 +172,7 @@ def audit_attack(
 
 
 def _refuted(outcome: Outcome, fresh: Drawn, level: float) -> bool:
-    """Return whether significantly fewer fresh draws err than the run claims, or what it claims is no success."""
+    """Return whether significantly fewer fresh draws err than the run claims, or the run's own draws are no success."""
     claimed = Drawn(outcome.errors, outcome.draws)
     if claimed.draws != fresh.draws or 2 * claimed.errors <= claimed.draws:
         return True

@@ -143,7 +143,7 @@ def _as_batch(model: Model, image: Image) -> Any:
 
 
 class _Blocks:
-    """Tells a search by its blocks: the set, the block that is tried, and the block that is kept."""
+    """Shows a search by its blocks: the set, the block that is tried, and the block that is kept."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
@@ -165,7 +165,7 @@ class _Blocks:
 
 
 class _Pictures:
-    """Tells a search by the pictures that it queries."""
+    """Shows a search by the pictures that it queries."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder

@@ -83,7 +83,7 @@ class _WatchedRun:
     def refresh(self) -> bool:
         """Read what is new, and return whether the run has started."""
         had_begun = self._stored.begun
-        # Before the outcomes: an image that ends in between has its outcome, and not neither.
+        # Before the outcomes, so that an image that ends in between has its outcome at least.
         journal = self._stored.journal() if had_begun and self._comparison.unfinished else None
         ended = self._stored.refresh()
         if not self._stored.begun:
