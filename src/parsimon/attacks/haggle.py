@@ -216,8 +216,8 @@ class Bargain:
         """Update the estimate by an answer at a value, for the corner with a flip of these effects.
 
         The sum of value and effect is truncated at the asked value, and replaced by a normal distribution with the same
-        mean and variance. If the flip was kept, that is the new value. If not, the
-        old value is updated by its correlation with the sum.
+        mean and variance. If the flip was kept, that is the new value. If not, the old value is updated by its
+        correlation with the sum.
         """
         total = self._variance + effects.variance
         deviation = math.sqrt(total)
