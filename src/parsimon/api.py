@@ -39,7 +39,7 @@ class SharedSettings(TypedDict, total=False):
             By default it is detected from the scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         defence: Defences in front of the model: a name such as `"noise,sigma=0.02"`, an object such as
-            `InputNoise(0.02)`, or a list of them in the order in which a query passes them. See `parsimon.defences`.
+            `InputNoise(0.02)`, or a list of them. A query passes them in this order. See `parsimon.defences`.
         stochastic: Allow a model whose responses are random. An image then counts as fooled if the model errs in more
             than half of the fresh `draws` of the point that an attack returns. See `Sampling`.
         repeats: For a random model: queries that are averaged wherever an attack would make one; 1 by default.
@@ -94,9 +94,9 @@ class Settings(AttackSettings, total=False):
     """The further settings of `attack` and `compare`. All are optional.
 
     Attributes:
-        targets: Classes to reach, for a targeted attack. `"next"`: the class after the true one, as the paper's authors
-            do for CIFAR-10; `"random"`: one drawn per image, as they do for ImageNet. Without targets, any class but
-            the true one is a success.
+        targets: Classes to reach, for a targeted attack. With `"next"` it is the class after the true one, as in the
+            paper for CIFAR-10. With `"random"` one is drawn per image, as in the paper for ImageNet. Without targets,
+            any class but the true one is a success.
         at_most: Attack only this many correctly classified images: the first ones.
         sample: Attack a random sample of them instead, drawn with this seed. A larger sample contains the smaller.
     """
@@ -130,10 +130,10 @@ def attack(
     Ctrl-C ends the attack after the model call under way; the result then says which images are unfinished.
 
     Args:
-        model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, a Foolbox
-            model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
-        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; any sequence that reads its images
-            lazily; or, with their labels, a torch `DataLoader` or a dataset of pairs (image, label).
+        model: A torch module, the path of an ONNX file, an onnxruntime session or a function of numpy images. Also a
+            Foolbox model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
+        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1], or a sequence that reads its images
+            lazily. Together with their labels: a torch `DataLoader` or a dataset of pairs (image, label).
         labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked. None if
             the images come with their labels.
         eps: The radius of the L-infinity ball, for images in [0, 1]: a number or a fraction such as `"8/255"`.

@@ -69,7 +69,7 @@ class Recipe:
             images: As it keeps them.
             goals: The true classes, or, if targeted, those to reach; None: away from what the model sees.
             eps: The radius in the library's pixels.
-            targeted: Whether the goals are to be reached.
+            targeted: Whether the goals are classes to reach instead of classes to leave.
         """
         given = np.asarray(images, np.float32)
         labels, targets = ("predicted" if targeted or goals is None else goals), (goals if targeted else None)

@@ -14,8 +14,10 @@ from parsimon.cli.listing import listed_source, print_description, print_listing
 from parsimon.cli.options import (
     BATCH_SIZE,
     DATA,
+    DATA_IMAGES,
     DOWNLOAD,
     EIGHT_BIT,
+    EPS,
     EXECUTION,
     FORMAT,
     MODEL,
@@ -24,7 +26,6 @@ from parsimon.cli.options import (
     RANDOM,
     SCORES,
     SEED,
-    Count,
     GroupedCommand,
     options,
     take_execution,
@@ -42,22 +43,7 @@ from parsimon.runs.defences import FLAG_PRICE, attackers, check_assessable
 
 
 @click.command(cls=GroupedCommand)
-@options(MODEL, DATA, PREPROCESS, SCORES)
-@click.option(
-    "--images",
-    type=Count(),
-    default=DEFAULTS.images,
-    show_default=True,
-    help="Number of images of the data, or `all`. Misclassified ones count against the model.",
-)
-@click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]")
-@click.option(
-    "--eps",
-    metavar="RADIUS",
-    default=DEFAULTS.eps,
-    show_default=True,
-    help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
-)
+@options(MODEL, DATA, PREPROCESS, SCORES, *DATA_IMAGES, EPS)
 @click.option("--budget", default=DEFAULTS.budget, show_default=True, help="Queries allowed per image and attack.")
 @click.option(
     "--flag-price",

@@ -18,6 +18,7 @@ from parsimon.cli.options import (
     ATTACK_HELP,
     BATCH_SIZE,
     DATA,
+    DATA_IMAGES,
     DEFENCE,
     DOWNLOAD,
     EIGHT_BIT,
@@ -30,7 +31,6 @@ from parsimon.cli.options import (
     SCORES,
     SEED,
     UNTIL_BUDGET,
-    Count,
     GroupedCommand,
     given_settings,
     options,
@@ -46,7 +46,7 @@ from parsimon.results.chance import NO_CHANCE
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.table import write_tables
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.config import read_toml
 from parsimon.runs.dry_run import estimate_evaluation
 from parsimon.runs.evaluation import (
@@ -76,14 +76,7 @@ _SETTINGS = (
     DATA,
     PREPROCESS,
     SCORES,
-    click.option(
-        "--images",
-        type=Count(),
-        default=DEFAULTS.run.images,
-        show_default=True,
-        help="Number of images of the data, or `all`. Misclassified ones count against the model.",
-    ),
-    click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]"),
+    *DATA_IMAGES,
     click.option(
         "--eps",
         type=_Listed(click.STRING, "radii"),

@@ -76,7 +76,7 @@ def is_quiet() -> bool:
 
 
 def note(sentence: str) -> None:
-    """Print a sentence that nobody must read on standard error, unless the user asked for silence."""
+    """Print an optional sentence on standard error, unless the user asked for silence."""
     if not is_quiet():
         print(sentence, file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Standard output of the command: what it can encode, how wide it is, and what `--json` keeps it for."""
+"""Standard output of the command: its encoding, its width, and how `--json` keeps it for one document."""
 
 from __future__ import annotations
 

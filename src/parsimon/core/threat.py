@@ -57,9 +57,9 @@ class Threat:
     Attributes:
         eps: The radius, for images in [0, 1].
         targeted: Whether the goal is to reach a class instead of leaving the true one.
-        loss: `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the best
-            other class, in logits; `label` for attacks that see the predicted class alone: minus the distance of an
-            adversarial image to the clean one, and -inf for any other image.
+        loss: With `cross-entropy`, that of the true class, or minus that of the target. With `margin`, the margin
+            between the goal and the best other class, in logits. With `label`, for attacks that see the predicted class
+            alone: minus the distance of an adversarial image to the clean one, and -inf for any other image.
         scores: What the model returns.
         eight_bit: Whether all model inputs have pixels k / 255.
         rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than

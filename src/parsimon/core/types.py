@@ -5,7 +5,7 @@ How queries are counted:
 - A query is one image shown to the model for a search. A charged query counts against the budget of its image.
 - A query is counted when its loss is delivered, in the order in which the search asked, and only once.
 - An attack ends at its first success or when its budget is spent. Later points of the same ask may be evaluated, but
-  are not counted: an attacker who sends one query at a time would not have sent them.
+  are not counted. An attacker who sends one query at a time would not have sent them.
 - Clean images, checks before a run, and rows that only fill a batch to its fixed shape are not queries.
 
 Some published attacks make evaluations that this rule does not cover. They are allowed, and counted per image:
@@ -28,18 +28,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.grid import Grid, Window
 from parsimon.core.model import AnswerLevel
+from parsimon.core.parsing import Configurable
 from parsimon.core.threat import Loss, Rounding, Threat
-from parsimon.errors import unknown_name
 from parsimon.setsearch import Mask
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
@@ -149,8 +149,8 @@ class Reply(NamedTuple):
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
             The contenders of an image are the other classes with the highest scores at the first point of the first ask
-            for margins, in a fixed order. None unless the attack is untargeted and climbs the margin loss, which is the
-            highest margin.
+            for margins. Their order is fixed. None unless the attack is untargeted and climbs the margin loss, which is
+            the highest margin.
     """
 
     loss: NDArray[np.float64]
@@ -205,7 +205,7 @@ class Paper(NamedTuple):
     link: str
 
 
-class Attack(ABC):
+class Attack(Configurable, ABC):
     """A frozen dataclass whose fields are its settings, with one generator that attacks one image.
 
     The generator yields asks and receives losses. It knows nothing of batches, devices, counting or stopping. All its
@@ -214,13 +214,11 @@ class Attack(ABC):
     Attributes:
         needs: The level of response that it needs; a white-box attack needs gradients.
         climbs: Whether it keeps a change only if the change raises the loss.
-        presets: Settings of published experiments, by name.
         paper: The paper that it comes from, if there is one.
     """
 
     needs: ClassVar[AnswerLevel] = "loss"
     climbs: ClassVar[bool] = True
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     paper: ClassVar[Paper | None] = None
 
     @abstractmethod
@@ -244,13 +242,6 @@ class Attack(ABC):
     def rounding(self) -> Rounding:
         """How the bounds of its ball are rounded; see `Threat`."""
         return "inward"
-
-    @classmethod
-    def preset(cls, name: str, **settings: Any) -> Self:
-        """Return the attack with the settings of a published experiment, except those given here."""
-        if name not in cls.presets:
-            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
-        return cls(**{**cls.presets[name], **settings})
 
 
 class Margins(NamedTuple):

@@ -20,8 +20,8 @@ __all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "a
 def as_model(model: Any) -> Model:
     """Return a `Model` for a name (see `open_model`) or an object.
 
-    The object may be a torch module, the path of an ONNX file, an ONNX Runtime session, a Foolbox model, a classifier
-    of the Adversarial Robustness Toolbox, a function of numpy images, or a `Model` itself.
+    The object may be a torch module, the path of an ONNX file, an ONNX Runtime session or a function of numpy images.
+    It may also be a Foolbox model, a classifier of the Adversarial Robustness Toolbox, or a `Model` itself.
     """
     if isinstance(model, str):
         return as_model(open_model(model))

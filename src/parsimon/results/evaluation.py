@@ -176,7 +176,7 @@ class Evaluation(Displayed):
         """What chance leaves open on a random model; None on any other."""
         if not self.random:
             return None
-        return chance_of(self.clean, self._black_box_outcomes, known=not self.unfinished)
+        return chance_of(self.clean, self._black_box_outcomes, complete=not self.unfinished)
 
     @property
     def _black_box_outcomes(self) -> list[Sequence[Outcome]]:

@@ -279,8 +279,8 @@ class Comparison(Displayed):
         """What chance leaves open on a random model; None on any other."""
         if not self.first.random:
             return None
-        known = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
-        return chance_of(self.first.clean, [result.outcomes for result in self.counted.values()], known=known)
+        complete = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
+        return chance_of(self.first.clean, [result.outcomes for result in self.counted.values()], complete=complete)
 
     @property
     def warnings(self) -> tuple[str, ...]:

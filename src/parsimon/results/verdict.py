@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from parsimon.results.statistics import Interval, agresti_coull_interval, wilson_interval
+from parsimon.results.text import percent_range
 
 Kind = Literal["measured", "estimate", "at_most"]
 Gate = Literal["estimate", "lower"]
@@ -22,7 +23,7 @@ class Verdict:
         value: The robust accuracy. While images are unfinished it can only fall.
         interval: Its 95 % interval over the choice of images; None while images are unfinished.
         kind: `measured`: every correctly classified image was attacked. `estimate`: only some were, and the others are
-            taken to fare like them. `at_most`: images are unfinished.
+            assumed to behave like them. `at_most`: images are unfinished.
         images: Number of images.
         attacked: Number of correctly classified images that were attacked, or need not be.
     """
@@ -48,9 +49,8 @@ class Verdict:
         """Return the number as a text with its interval."""
         if self.interval is None:
             return f"at most {self.value:.1%} so far"
-        low, high = (f"{100 * end:.1f}" for end in self.interval)
         about = "about " if self.kind == "estimate" else ""
-        return f"{about}{self.value:.1%} ({low} to {high})"
+        return f"{about}{self.value:.1%} ({percent_range(self.interval)})"
 
     def passes(self, least: float, gate: Gate = "estimate") -> bool:
         """Return whether the robust accuracy, or the lower end of its interval, is at least this. Unfinished: no."""
@@ -72,7 +72,7 @@ def product_interval(robust: int, attacked: int, correct: int, images: int) -> I
     """Return the 95 % interval of clean accuracy times the share of attacked images that are robust.
 
     The intervals of the two rates are combined by the distances of their ends (the method of variance estimates
-    recovery, to first order), so both the choice of images and the choice of the attacked ones count. With Wilson's
+    recovery, to first order). So both the choice of images and the choice of the attacked ones count. With Wilson's
     intervals in place of Agresti and Coull's, coverage falls to 90 % where the rates are near 0 or 1.
     """
     rate, share = correct / images, robust / max(1, attacked)

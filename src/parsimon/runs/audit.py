@@ -2,7 +2,7 @@
 
 The ball and the range are checked by definition, and the class by the highest score.
 
-On a random model, every adversarial image is drawn anew as often as in the run. A success near one half then fails by
+On a random model, every adversarial image is drawn again, as often as in the run. A success near one half then fails by
 chance in half of all audits. So it is refuted only if significantly fewer of these draws err than in the run.
 """
 
@@ -24,10 +24,11 @@ from parsimon.results.chance import Drawn
 from parsimon.results.result import Comparison, Result
 from parsimon.results.statistics import fisher
 from parsimon.runs import stored
+from parsimon.runs.classify import check_shape, classify, draw_classes
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
 from parsimon.runs.inputs import open_model_for
-from parsimon.runs.preflight import check_shape, check_threat, classify, draw_classes
+from parsimon.runs.preflight import check_threat
 from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
@@ -171,7 +172,7 @@ def audit_attack(
 
 
 def _refuted(outcome: Outcome, fresh: Drawn, level: float) -> bool:
-    """Return whether significantly fewer fresh draws err than the run claims, or what it claims is no success."""
+    """Return whether significantly fewer fresh draws err than the run claims, or the run's own draws are no success."""
     claimed = Drawn(outcome.errors, outcome.draws)
     if claimed.draws != fresh.draws or 2 * claimed.errors <= claimed.draws:
         return True

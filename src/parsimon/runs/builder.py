@@ -32,7 +32,7 @@ class ResultBuilder:
 
     Attributes:
         labels: The true class of every image.
-        clean: What the model makes of the clean images.
+        clean: The predictions for the clean images.
     """
 
     config: RunConfig

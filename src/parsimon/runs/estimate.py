@@ -1,7 +1,7 @@
 """The most queries that a run can take, and what they take of time and money.
 
-How many queries an attack needs depends on the model, so nothing is known beforehand but the maximum: no image is
-fooled, and every attack spends its whole budget.
+How many queries an attack needs depends on the model. Beforehand only the maximum is known: no image is fooled, and
+every attack spends its whole budget.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
+from parsimon.runs.classify import classify
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import classify
 
 LONG_SECONDS = 300  # a run that may take longer says so before it starts
 _TIMED_CALLS = 3

@@ -1,9 +1,9 @@
 """A remote model: concurrent requests, a rate limit, retries after transient failures, and counts of all images sent.
 
-Queries have no side effects on the server, so every failure that may be transient is retried: no connection, a broken
-one, a timeout, half an answer, an overloaded server. A refusal that would be repeated is not.
+Queries have no side effects on the server, so every failure that may be transient is retried. Such a failure is a
+missing or broken connection, a timeout, half a response or an overloaded server. A lasting refusal is not retried.
 
-No error of a remote model shows a secret: `RemoteModel._sanitised` makes each one anew, without its cause.
+No error of a remote model shows a secret: `RemoteModel._sanitised` replaces each one, without its cause.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class RemoteModel(Model):
         _LOG.warning("no answer from %s: %s; trying again for %.0f s more", self._place, failure, seconds_left)
 
     def _sanitised(self, error: Exception) -> Exception:
-        """Return the error anew, without secrets and without its cause, which may show them."""
+        """Return a new error without secrets, and without the cause of the old one, which may show them."""
         if isinstance(error, TransientError):
             return type(error)(self._redactor(str(error)), error.wait)
         if isinstance(error, ParsimonError):
