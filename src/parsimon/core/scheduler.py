@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from parsimon.core.active_image import ActiveImage, Closest, Watched
 from parsimon.core.canvas import Canvas, Part, RenderedBatch, render
+from parsimon.core.draws import Purpose
 from parsimon.core.large_canvas import LargeCanvas
-from parsimon.core.model import Keys, Model
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import (
     Ended,
@@ -38,7 +39,7 @@ class Batch(NamedTuple):
     parts: list[Part]
     rendered: RenderedBatch
     goals: NDArray[np.intp]  # per point
-    keys: Keys | None = None  # per point, for a random model: its image, whether it is a fresh draw, and its number
+    draws: NDArray[np.int64] | None = None  # per point, for a random model: image, purpose and number, as in its key
 
 
 class BatchScores(NamedTuple):
@@ -170,8 +171,8 @@ class Scheduler:
             images.append(active)
             parts.append(part)
         goals = np.repeat([active.goal for active in images], [part.stop - part.start for part in parts])
-        keys = _keys(images, parts) if self._random else None
-        return Batch(images, parts, self._canvas.draw(parts), goals, keys)
+        draws = _draws(images, parts) if self._random else None
+        return Batch(images, parts, self._canvas.draw(parts), goals, draws)
 
     def _deliver(self, scored: BatchScores) -> None:
         """Send each search the losses of its points, up to its first success."""
@@ -290,14 +291,14 @@ def _first_success(active: ActiveImage, hits: deque[int], end: int, losses: NDAr
     return first
 
 
-def _keys(images: list[ActiveImage], parts: list[Part]) -> Keys:
-    """Return the keys of a batch; those of a point do not depend on the batch."""
-    keys = []
+def _draws(images: list[ActiveImage], parts: list[Part]) -> NDArray[np.int64]:
+    """Return image, purpose and number of each draw of a batch; they do not depend on the batch."""
+    draws: list[tuple[int, int, int]] = []
     for active, part in zip(images, parts, strict=True):
-        fresh = active.ask.verdict is not None
-        first = part.start if fresh else active.evaluated
-        keys += [(active.index, int(fresh), first + number) for number in range(part.stop - part.start)]
-    return np.array(keys, np.int64)
+        purpose = Purpose.QUERY if active.ask.verdict is None else Purpose.FRESH
+        first = active.evaluated if purpose == Purpose.QUERY else part.start
+        draws += [(active.index, purpose, first + number) for number in range(part.stop - part.start)]
+    return np.array(draws, np.int64)
 
 
 def _as_numpy(images: Any) -> NDArray[np.float32]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from parsimon.attacks import ATTACKS
 from parsimon.core.canvas import pad_batch
+from parsimon.core.draws import Purpose, draw_keys
 from parsimon.core.engine import scores_of
 from parsimon.core.model import ANSWER_LEVELS, Keys, Model
 from parsimon.core.threat import Scores, Threat, detect_scores, predicted_classes
@@ -32,7 +34,6 @@ _BATCH_COPIES = 4  # the least number of copies of a batch in memory at once
 # and between two machines or runtimes.
 _SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
 _FEW_IMAGES, _MORE_IMAGES = 8, 64  # per batch in which kinds of scores are detected, at first and later
-_CLEAN_DRAWS = 2  # in the keys of draws; the engine has 0 for queries and 1 for fresh draws
 _ALLOW_RANDOM = "If the model is random by design, allow that with stochastic=True (--random)."
 _NOT_RANDOM = (
     "The model gave the same scores twice. Is it random? (Torch modules are run in evaluation mode, "
@@ -76,7 +77,7 @@ def prepare(
         if start == 0:
             check_shape(model, shape)
         # Of a random model the first draw of each image, so that a resumed run can compare it.
-        keys = None if threat.sampling is None else np.array([(*key, 0) for key in _clean_keys(seed, start, stop)])
+        keys = None if threat.sampling is None else _clean_keys(seed, start, stop)(0)
         scores = classify(model, pixels, batch_size, columns or None, keys)
         columns = scores.shape[1]
         if start == 0 and threat.sampling is not None:
@@ -120,9 +121,9 @@ def _one_hot_confidence(threat: Threat, rows: int, columns: int) -> list[NDArray
     return [] if sure is None else [np.repeat(sure, rows)]
 
 
-def _clean_keys(seed: int, start: int, stop: int) -> list[tuple[int, ...]]:
-    """Return the keys of the draws of some clean images."""
-    return [(seed, image, _CLEAN_DRAWS) for image in range(start, stop)]
+def _clean_keys(seed: int, start: int, stop: int) -> Callable[[int], Keys]:
+    """Return a function from the number of a draw to its keys, one per clean image."""
+    return partial(draw_keys, seed, range(start, stop), Purpose.CLEAN)
 
 
 def _with_errors(
@@ -136,16 +137,13 @@ def _with_errors(
 
 
 def draw_classes(
-    model: Model, pixels: NDArray[np.float32], draws: int, keys: Sequence[tuple[int, ...]], batch_size: int
+    model: Model, pixels: NDArray[np.float32], draws: int, keys: Callable[[int], Keys], batch_size: int
 ) -> NDArray[np.intp]:
     """Return the class of each draw of some images, at most a batch, in a row per image.
 
-    An image has a key, which the number of the draw completes.
+    `keys` returns one key per image for the number of a draw.
     """
-    found = []
-    for number in range(draws):
-        keyed = np.array([(*key, number) for key in keys], np.int64)
-        found.append(predicted_classes(classify(model, pixels, batch_size, keys=keyed)))
+    found = [predicted_classes(classify(model, pixels, batch_size, keys=keys(number))) for number in range(draws)]
     return np.stack(found, axis=1)
 
 
