@@ -116,7 +116,7 @@ class ActiveImage:
 
     @property
     def evaluated(self) -> int:
-        """Number of points that the search was sent the losses of."""
+        """Number of points whose losses the search received."""
         return self.queries + self.uncharged
 
     def decide(self, draws: Iterable[int | None]) -> Outcome | None:
@@ -140,14 +140,22 @@ class ActiveImage:
         return replace(found, flagged=self.history.flagged, first_flag=self.history.first_flag)
 
     def _outcome(self, ended: Ended, predicted: int | None, point: Point | None, confidence: float | None) -> Outcome:
-        counts = self.uncharged, self.outside, self.gradients
-        success = predicted, point, confidence
-        if self.closest is not None:
-            return self.closest.complete(
-                Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range)
-            )
-        flat = ended != "success" and not self.moved and self.queries + self.uncharged > 1
-        return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range, flat)
+        label_only = self.closest is not None
+        found = Outcome(
+            self.index,
+            success=ended == "success",
+            queries=self.queries,
+            ended=ended,
+            uncharged=self.uncharged,
+            outside=self.outside,
+            gradients=self.gradients,
+            predicted=predicted,
+            point=point,
+            confidence=confidence,
+            out_of_range=self.out_of_range,
+            flat=not label_only and ended != "success" and not self.moved and self.evaluated > 1,
+        )
+        return found if self.closest is None else self.closest.complete(found)
 
 
 class Watched:

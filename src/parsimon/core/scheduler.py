@@ -1,8 +1,8 @@
 """The active images: their asks become batches, and the scores of a batch become replies to their searches.
 
-Only this module and `active_image` count what is charged and enforce the budget. `random_search` subtracts its draws
-from the same budget, only to ask for no more than is left. None of them calls the model, so all of their work can run
-while the model computes.
+Only this module and `active_image` count what is charged and enforce the budget. `random_search` keeps a count of its
+own, so that it asks for no more than is left. None of them calls the model, so all of their work can run while the
+model computes.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Scheduler:
         return entry
 
     def _reply(self, active: ActiveImage, entry: JournalEntry) -> None:
-        """Send a search the losses of its points, none of which is a success."""
+        """Send a search its losses if no point is a success."""
         ended = active.receive(entry, self._budget)
         if ended is None:
             self._ready.append(active)

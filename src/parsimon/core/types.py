@@ -5,7 +5,7 @@ How queries are counted:
 - A query is one image shown to the model for a search. A charged query counts against the budget of its image.
 - A query is counted when its loss is delivered, in the order in which the search asked, and only once.
 - An attack ends at its first success or when its budget is spent. Later points of the same ask may be evaluated, but
-  are not counted: an attacker who sends one query at a time would not have sent them.
+  are not counted. An attacker who sends one query at a time would not have sent them.
 - Clean images, checks before a run, and rows that only fill a batch to its fixed shape are not queries.
 
 Some published attacks make evaluations that this rule does not cover. They are allowed, and counted per image:
@@ -148,9 +148,9 @@ class Reply(NamedTuple):
         loss: The loss of each point.
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
-            The contenders of an image are the other classes with the highest scores at the first point of the first ask
-            for margins, in a fixed order. None unless the attack is untargeted and climbs the margin loss, which is the
-            highest margin.
+            The contenders of an image are the other classes with the highest scores, in a fixed order. They are chosen
+            at the first point of the first ask for margins. None unless the attack is untargeted and climbs the margin
+            loss, which is the highest margin.
     """
 
     loss: NDArray[np.float64]
@@ -339,15 +339,20 @@ class Outcome:
     def unfinished(cls, index: int, journal: JournalEntry | None, threat: Threat) -> Outcome:
         """Return the outcome of an interrupted attack, counted from its journal."""
         if journal is None:
-            return cls(index, False, 0, "interrupted")
-        gradients = 0 if journal.gradient is None else len(journal.gradient)
-        queries = len(journal.loss) - journal.uncharged
-        counts = (journal.uncharged, journal.outside, gradients)
+            return cls(index, success=False, queries=0, ended="interrupted")
         label_only = threat.loss == "label"
-        flat = not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
-        radii = radii_of(journal.loss.tolist()) if label_only else ()
-        more = (journal.out_of_range, flat, radii)
-        return cls(index, False, queries, "interrupted", *counts, None, None, None, *more)
+        return cls(
+            index,
+            success=False,
+            queries=len(journal.loss) - journal.uncharged,
+            ended="interrupted",
+            uncharged=journal.uncharged,
+            outside=journal.outside,
+            gradients=0 if journal.gradient is None else len(journal.gradient),
+            out_of_range=journal.out_of_range,
+            flat=not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all()),
+            radii=radii_of(journal.loss.tolist()) if label_only else (),
+        )
 
 
 def radii_of(losses: Iterable[float], before: float = -math.inf, queries: int = 0) -> Radii:
