@@ -25,6 +25,7 @@ from parsimon.core.types import (
     Reply,
     Search,
     Task,
+    join_replies,
     next_ask,
     radii_of,
 )
@@ -108,9 +109,9 @@ class ActiveImage:
             return None
         if self.allowed < self.whole.stop:
             return "budget"
-        reply = Reply(entry.loss, entry.gradient, None if entry.margins is None else entry.margins.values)
-        if self.entries:
-            reply = _joined([*self.entries, entry])
+        reply = _reply(entry)
+        if self.entries:  # the ask was evaluated in several batches
+            reply = join_replies([*map(_reply, self.entries), reply])
             self.entries.clear()
         return self.advance(reply, budget)
 
@@ -217,12 +218,5 @@ class Closest:
         return replace(found, queries=self._success, extra=outcome.queries - self._success)
 
 
-def _joined(entries: list[JournalEntry]) -> Reply:
-    """Return the reply to an ask whose points were evaluated in several batches."""
-    gradients = [entry.gradient for entry in entries if entry.gradient is not None]
-    margins = [entry.margins.values for entry in entries if entry.margins is not None]
-    return Reply(
-        np.concatenate([entry.loss for entry in entries]),
-        np.concatenate(gradients) if gradients else None,
-        np.concatenate(margins) if margins else None,
-    )
+def _reply(entry: JournalEntry) -> Reply:
+    return Reply(entry.loss, entry.gradient, None if entry.margins is None else entry.margins.values)

@@ -286,7 +286,7 @@ def _first_success(active: ActiveImage, hits: deque[int], end: int, losses: NDAr
     first = None
     while hits and hits[0] < end:
         hit = hits.popleft()
-        if first is None and losses[hit] >= active.ask.eligible_from:
+        if first is None and active.ask.ends_at(losses[hit]):
             first = hit
     return first
 

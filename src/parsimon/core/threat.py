@@ -37,8 +37,8 @@ class Sampling:
     Attributes:
         repeats: Queries that are averaged wherever an attack would make one.
         draws: Fresh draws that decide whether the point that an attack returns is a success. They are not charged.
-        error_rate: Error rate of the tests by which an attack accepts a change and ends. 1: no tests; one draw decides,
-            as for an attacker who does not know that the model is random.
+        error_rate: Error rate of the tests by which an attack accepts a change and ends. 1: no tests. Every response
+            then counts as exact, as for an attacker who does not know that the model is random.
     """
 
     repeats: int = 1

@@ -138,6 +138,10 @@ class Ask(NamedTuple):
     margins: bool = False
     verdict: Ended | None = None
 
+    def ends_at(self, loss: float) -> bool:
+        """Return whether a success with this loss, which may be infinite, ends the attack."""
+        return loss >= self.eligible_from and self.eligible_from < math.inf
+
 
 class Reply(NamedTuple):
     """The losses of the points of an ask, in its order. A larger loss is always better for the attacker.
@@ -156,6 +160,17 @@ class Reply(NamedTuple):
     loss: NDArray[np.float64]
     gradient: NDArray[np.float32] | None = None
     margins: NDArray[np.float32] | None = None
+
+
+def join_replies(replies: Sequence[Reply]) -> Reply:
+    """Return the replies to the parts of an ask, in their order, as one."""
+    gradients = [each.gradient for each in replies if each.gradient is not None]
+    margins = [each.margins for each in replies if each.margins is not None]
+    return Reply(
+        np.concatenate([each.loss for each in replies]),
+        np.concatenate(gradients) if gradients else None,
+        np.concatenate(margins) if margins else None,
+    )
 
 
 Search = Generator[Ask, Reply, None]
