@@ -18,7 +18,7 @@ _SPENT_IN_ALL = math.pi**2 / 6  # the sum of 1 / n^2
 def evidence(events: int, trials: int) -> float:
     """Return the evidence that an event is more probable than not, after `events` occurrences in `trials`.
 
-    With k events in n trials, the even part is 2^n times the integral of 2 p^k (1 - p)^(n - k) over p from 1/2 to 1.
+    For k events in n trials, the even part is 2^n times the integral of 2 p^k (1 - p)^(n - k) over p above 1/2.
     """
     ways = sum(math.comb(trials + 1, fewer) for fewer in range(events + 1))
     spread = ways / ((trials + 1) * math.comb(trials, events))

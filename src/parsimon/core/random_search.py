@@ -15,7 +15,7 @@ as if the model were exact, and this module answers it:
 The level of a reference averages its means. Losses are reported relative to it, and it becomes more and more precise.
 
 With an error rate of 1 there are no tests, and every mean counts as an exact loss. Points that may end the search are
-then taken one by one. It ends after the first that has the highest mean so far and errs in most of its draws, and only
+then taken one by one. It ends after the first that has the highest mean so far and errs in most of its draws. Only
 queries up to there are charged. So with one draw per mean, it ends at the first draw that errs.
 """
 

@@ -1,8 +1,8 @@
 """The active images: their asks become batches, and the scores of a batch become replies to their searches.
 
-Only this module and `active_image` count what is charged and enforce the budget. `random_search` keeps a count of its
-own, so that it asks for no more than is left. None of them calls the model, so all of their work can run while the
-model computes.
+Only this module and `active_image` count what is charged and enforce the budget. The layer of random models,
+`random_search`, keeps a count of its own, so that it asks for no more than is left. None of them calls the model, so
+all of their work can run while the model computes.
 """
 
 from __future__ import annotations

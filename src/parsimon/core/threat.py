@@ -58,13 +58,14 @@ class Threat:
     Attributes:
         eps: The radius, for images in [0, 1].
         targeted: Whether the goal is to reach a class instead of leaving the true one.
-        loss: `cross-entropy`: that of the true class, or minus that of the target. `margin`: by how much the best other
-            class exceeds the true one in logits, or the target exceeds the best other class. `label`, for attacks that
-            see the predicted class alone: minus the distance of an adversarial image, and -inf for any other image.
+        loss: With `cross-entropy`, that of the true class, or minus that of the target. With `margin`, by how much the
+            best other class exceeds the true one in logits, or the target exceeds the best other class. With `label`,
+            minus the distance of an adversarial image, and -inf for any other image. Attacks then see the predicted
+            class alone.
         scores: What the model returns.
         eight_bit: Whether all model inputs have pixels k / 255.
-        rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than
-            `eps`. `nearest`: to the nearest float, as in published attacks. A pixel may then differ by up to 6e-8 more.
+        rounding: How the bounds of the ball become float32. With `inward`, no pixel differs from the original by more
+            than `eps`. With `nearest`, as in published attacks, a pixel may differ by up to 6e-8 more.
         until_budget: Whether a label-only attack continues after its success, to find a closer adversarial image.
         sampling: How a random model is sampled; None: the model is not random. With it, an attack returns one point
             per image, and succeeds if the model errs there in more than half of the fresh draws.
