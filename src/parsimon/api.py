@@ -45,7 +45,7 @@ class SharedSettings(TypedDict, total=False):
         repeats: For a random model: queries that are averaged wherever an attack would make one; 1 by default.
         draws: For a random model: fresh draws per image, not charged; 100 by default.
         error_rate: For a random model: error rate of the tests by which an attack accepts a change and ends; 0.05 by
-            default. 1: no tests, one draw decides.
+            default. 1: no tests, every response counts as exact.
         seed: Seed of the attack's random choices. An image's result depends on it and on the image's index.
         batch_size: Images per batch; by default 256, and on a CPU 64 to 512, more for more images.
         in_flight: Images attacked at once; it sets the memory used.

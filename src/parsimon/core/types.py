@@ -138,6 +138,10 @@ class Ask(NamedTuple):
     margins: bool = False
     verdict: Ended | None = None
 
+    def ends_at(self, loss: float) -> bool:
+        """Return whether a success with this loss, which may be infinite, ends the attack."""
+        return loss >= self.eligible_from and self.eligible_from < math.inf
+
 
 class Reply(NamedTuple):
     """The losses of the points of an ask, in its order. A larger loss is always better for the attacker.
@@ -148,14 +152,25 @@ class Reply(NamedTuple):
         loss: The loss of each point.
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
-            The contenders of an image are the other classes with the highest scores at the first point of the first ask
-            for margins. Their order is fixed. None unless the attack is untargeted and climbs the margin loss, which is
-            the highest margin.
+            The contenders of an image are the other classes with the highest scores, in a fixed order. They are chosen
+            at the first point of the first ask for margins. None unless the attack is untargeted and climbs the margin
+            loss, which is the highest margin.
     """
 
     loss: NDArray[np.float64]
     gradient: NDArray[np.float32] | None = None
     margins: NDArray[np.float32] | None = None
+
+
+def join_replies(replies: Sequence[Reply]) -> Reply:
+    """Return the replies to the parts of an ask, in their order, as one."""
+    gradients = [each.gradient for each in replies if each.gradient is not None]
+    margins = [each.margins for each in replies if each.margins is not None]
+    return Reply(
+        np.concatenate([each.loss for each in replies]),
+        np.concatenate(gradients) if gradients else None,
+        np.concatenate(margins) if margins else None,
+    )
 
 
 Search = Generator[Ask, Reply, None]
@@ -330,15 +345,20 @@ class Outcome:
     def unfinished(cls, index: int, journal: JournalEntry | None, threat: Threat) -> Outcome:
         """Return the outcome of an interrupted attack, counted from its journal."""
         if journal is None:
-            return cls(index, False, 0, "interrupted")
-        gradients = 0 if journal.gradient is None else len(journal.gradient)
-        queries = len(journal.loss) - journal.uncharged
-        counts = (journal.uncharged, journal.outside, gradients)
+            return cls(index, success=False, queries=0, ended="interrupted")
         label_only = threat.loss == "label"
-        flat = not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
-        radii = radii_of(journal.loss.tolist()) if label_only else ()
-        more = (journal.out_of_range, flat, radii)
-        return cls(index, False, queries, "interrupted", *counts, None, None, None, *more)
+        return cls(
+            index,
+            success=False,
+            queries=len(journal.loss) - journal.uncharged,
+            ended="interrupted",
+            uncharged=journal.uncharged,
+            outside=journal.outside,
+            gradients=0 if journal.gradient is None else len(journal.gradient),
+            out_of_range=journal.out_of_range,
+            flat=not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all()),
+            radii=radii_of(journal.loss.tolist()) if label_only else (),
+        )
 
 
 def radii_of(losses: Iterable[float], before: float = -math.inf, queries: int = 0) -> Radii:

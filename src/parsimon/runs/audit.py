@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.draws import Purpose, draw_keys
 from parsimon.core.model import Model
 from parsimon.core.threat import predicted_classes
 from parsimon.core.types import Outcome
@@ -33,7 +35,6 @@ from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
 SIGNIFICANCE = 0.001  # of the refutations in a run of a random model, all attacked images together
-_AUDIT_DRAWS = 3  # in the keys of draws: others than in the run
 _BATCH = 64  # images, if the run sets no other size
 
 
@@ -127,12 +128,14 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     goals = goals_of(run, config)
     batch_size = config.batch_size or _BATCH
     tests = sum(len(result.outcomes) for result in run.results.values())
-    attacks = {name: audit_attack(model, result, goals, batch_size, tests) for name, result in run.results.items()}
+    attacks = {
+        name: audit_attack(model, result, goals, batch_size, tests, config.seed) for name, result in run.results.items()
+    }
     return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
 
 
 def audit_attack(
-    model: Model, result: Result, goals: NDArray[np.intp], batch_size: int, tests: int | None = None
+    model: Model, result: Result, goals: NDArray[np.intp], batch_size: int, tests: int | None = None, seed: int = 0
 ) -> AttackAudit:
     """Query the successes of one attack.
 
@@ -143,6 +146,7 @@ def audit_attack(
         batch_size: Images per batch.
         tests: On a random model, the number of images that share the significance; None: those of this attack. All that
             were attacked count, and not the successes alone: chance made some of them successes.
+        seed: The seed of the run. The draws of an audit are others than in the run.
     """
     threat, columns = result.threat, result.clean.columns
     check_threat(model, threat)
@@ -156,7 +160,7 @@ def audit_attack(
         if threat.sampling is None:
             predicted = predicted_classes(classify(model, pixels, batch_size, columns))[:, None]
         else:
-            keys = [(_AUDIT_DRAWS, each.outcome.index) for each in batch]
+            keys = partial(draw_keys, seed, [each.outcome.index for each in batch], Purpose.AUDIT)
             predicted = draw_classes(model, pixels, threat.sampling.draws, keys, batch_size)
         for (outcome, original, image), seen in zip(batch, predicted, strict=True):
             queried += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,14 +87,11 @@ def classify(
 
 
 def draw_classes(
-    model: Model, pixels: NDArray[np.float32], draws: int, keys: Sequence[tuple[int, ...]], batch_size: int
+    model: Model, pixels: NDArray[np.float32], draws: int, keys: Callable[[int], Keys], batch_size: int
 ) -> NDArray[np.intp]:
     """Return the class of each draw of some images, at most a batch, in a row per image.
 
-    An image has a key, which the number of the draw completes.
+    `keys` returns one key per image for the number of a draw.
     """
-    found = []
-    for number in range(draws):
-        keyed = np.array([(*key, number) for key in keys], np.int64)
-        found.append(predicted_classes(classify(model, pixels, batch_size, keys=keyed)))
+    found = [predicted_classes(classify(model, pixels, batch_size, keys=keys(number))) for number in range(draws)]
     return np.stack(found, axis=1)

@@ -150,7 +150,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         repeats: For a random model: queries that are averaged wherever an attack would make one. None: 1.
         draws: For a random model: fresh draws that decide whether an image is fooled, not charged. None: 100.
         error_rate: For a random model: error rate of the tests by which an attack accepts a change or ends. None: 0.05;
-            1: no tests, one draw decides.
+            1: no tests, every response counts as exact.
         until_budget: Let label-only attacks continue after their success, to find closer adversarial images.
         skip_fooled: Leave out the images that an earlier black-box attack fooled within this many queries. None: every
             attack gets every image.

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.model import Model
+from parsimon.core.draws import Purpose, draw_keys
+from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat, predicted_classes
 from parsimon.runs.classify import classify, draw_classes
 from parsimon.runs.same_model import agree, check_determinism, largest_difference
 from parsimon.runs.score_kind import ScoreKind
 
-_CLEAN_DRAWS = 2  # in the keys of draws; the engine has 0 for queries and 1 for fresh draws
 _NOT_RANDOM = (
     "The model gave the same scores twice. Is it random? (Torch modules are run in evaluation mode, "
     "where dropout layers do nothing.) If not, leave out stochastic (--random), which takes more queries."
@@ -53,7 +55,7 @@ class Predictions(ABC):
     def judge(self, truth: NDArray[np.intp]) -> dict[str, Any]:
         """Compare all predictions with the true classes; return fields of `CleanPredictions`."""
 
-    def _classify(self, pixels: NDArray[np.float32], keys: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def _classify(self, pixels: NDArray[np.float32], keys: Keys | None = None) -> NDArray[Any]:
         scores = classify(self._model, pixels, self._batch_size, self._columns, keys)
         self._columns = scores.shape[1]
         return scores
@@ -92,7 +94,7 @@ class DrawnPredictions(Predictions):
     """Predictions of a random model: the class of most draws. An image is correct unless most of its draws err."""
 
     _pixels: NDArray[np.float32]  # of the last batch
-    _keys: list[tuple[int, ...]]  # of its images
+    _keys: Callable[[int], Keys]  # of its images, by the number of the draw
 
     def __init__(self, model: Model, kind: ScoreKind, batch_size: int, sampling: Sampling, seed: int) -> None:
         super().__init__(model, kind, batch_size)
@@ -102,8 +104,8 @@ class DrawnPredictions(Predictions):
 
     def query(self, pixels: NDArray[np.float32], numbers: range) -> NDArray[Any]:
         """Return the scores of the first draw of each image, so that a resumed run can compare them."""
-        self._pixels, self._keys = pixels, [(self._seed, number, _CLEAN_DRAWS) for number in numbers]
-        keys = np.array([(*key, 0) for key in self._keys], np.int64)
+        self._pixels, self._keys = pixels, partial(draw_keys, self._seed, numbers, Purpose.CLEAN)
+        keys = self._keys(0)
         scores = self._classify(pixels, keys)
         if numbers.start == 0:
             again = self._classify(pixels, keys)

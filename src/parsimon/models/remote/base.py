@@ -160,7 +160,7 @@ class RemoteModel(Model):
     def _scores(self, images: NDArray[np.float32], cancelled: threading.Event) -> NDArray[Any]:
         def query() -> NDArray[Any]:
             self._count(Traffic(attempted=len(images)))
-            scores = checked_scores(self._attempt(images), len(images))
+            scores = checked_response(self._attempt(images), len(images))
             if scores.dtype.kind == "f" and np.isnan(scores).any():
                 raise InvalidResponse("some of the scores are NaN")
             self._check_classes(scores.shape[1])
@@ -250,7 +250,7 @@ class RemoteModel(Model):
             self.traffic += traffic
 
 
-def checked_scores(answer: object, rows: int) -> NDArray[Any]:
+def checked_response(answer: object, rows: int) -> NDArray[Any]:
     """Return a copy of the scores, since a function may reuse its buffer; refuse other shapes and types.
 
     Class numbers of shape (images,) become one column.
