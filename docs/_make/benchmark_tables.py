@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md, and of two other pages, from benchmarks/results/*.csv.
+"""Write the tables of docs/benchmarks.md, and of three other pages, from benchmarks/results/*.csv.
 
 python docs/_make/benchmark_tables.py
 
@@ -13,11 +13,17 @@ from itertools import groupby
 from pathlib import Path
 
 from _shared import filled
+from parsimon.results.defence import ALL
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PAGES = (PAGE, ROOT / "docs" / "decisions" / "0007-thrift.md", ROOT / "docs" / "research" / "engine.md")
+PAGES = (
+    PAGE,
+    ROOT / "docs" / "decisions" / "0007-thrift.md",
+    ROOT / "docs" / "guides" / "random-models.md",
+    ROOT / "docs" / "research" / "engine.md",
+)
 
 Row = dict[str, str]
 Cell = str | Callable[[Row], str]  # a column of the file, or a function of the row
@@ -339,6 +345,71 @@ def ablation(network: str) -> list[str]:
     return table([row for row in read("thrift-ablation") if row["network"] == network], columns)
 
 
+RANDOM_MODELS = {
+    "noise": "`robust` behind noise of 0.02",
+    "dropout": "digits, dropout of a quarter and a half",
+}
+
+
+def random_models() -> list[str]:
+    """Return a row per random model and attack, and one about both attacks together."""
+    columns: dict[str, Cell] = {
+        "network": lambda row: RANDOM_MODELS[row["network"]],
+        "eps": "eps",
+        "clean, %": lambda row: percent(row["clean_accuracy"]),
+        "attack": lambda row: row["attack"].replace(ALL, "both"),
+        "robust, %": lambda row: percent(row["robust_accuracy"]),
+        "95 % interval": lambda row: percents(row["robust_low"], row["robust_high"]),
+        "mean error rate, %": lambda row: percent(row["error_rate"]),
+        "its interval": lambda row: percents(row["error_rate_low"], row["error_rate_high"]),
+        "undecided": "undecided",
+    }
+    return table(read("random-models"), columns, ("attack",))
+
+
+EVENTS = {  # of simulations, with what bounds their share
+    "useless change kept": ("a change without effect is kept, for six kinds of noise", True),
+    "early end": ("an attack ends early where half of the draws err", True),
+    "improvement of 5 kept": ("an improvement of five standard deviations is kept", False),
+    "improvement of 1 kept": ("an improvement of one standard deviation is kept", False),
+    "improvement of 1 kept, 16": ("the same, with 16 repeats", False),
+}
+
+
+def event_of(row: Row) -> str:
+    """Return the event that a row is about, with its repeats if there are several."""
+    return row["event"] if row["repeats"] == "1" else f"{row['event']}, {row['repeats']}"
+
+
+def random_search() -> list[str]:
+    """Return a row per event that was simulated, with its lowest and highest share."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in read("random-search"):
+        found[event_of(row)].append(row)
+    rows = []
+    for event, same in found.items():
+        shares = sorted((row["share"] for row in same), key=float)
+        what, bounded = EVENTS[event]
+        rows.append(
+            {
+                "event": what,
+                "bound": f"{100 * float(same[0]['error_rate']):g}" if bounded else "",
+                "measured": percent(shares[0]) if len(same) == 1 else percents(shares[0], shares[-1]),
+            }
+        )
+    return table(rows, {"event": "event", "bound, %": "bound", "measured, %": "measured"})
+
+
+def percent(share: str) -> str:
+    """Return a share in %; nothing where there is none."""
+    return f"{100 * float(share):.1f}" if share else ""
+
+
+def percents(low: str, high: str) -> str:
+    """Return an interval in %; nothing where there is none."""
+    return f"{percent(low)} to {percent(high)}" if low else ""
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "later": lambda: queries("later"),
     "held-out": lambda: queries("held-out"),
@@ -365,6 +436,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "hopskipjump": hopskipjump,
     "ablation, robust": lambda: ablation("robust"),
     "ablation, standard": lambda: ablation("standard"),
+    "random-models": random_models,
+    "random-search": random_search,
 }
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import benchmark_tables
+import defence_tables
 import interval_tables
 import queries_chart
+from parsimon.results.defence import ALL, NO_DEFENCE, UNAWARE
 from parsimon.results.statistics import mcnemar
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +63,13 @@ def test_raw_queries_give_the_recorded_means() -> None:
 def test_every_file_of_results_is_linked_and_every_link_has_a_file() -> None:
     linked = set(re.findall(rf"\({re.escape(LINK)}([^)]+)\)", benchmark_tables.PAGE.read_text()))
     assert [name for name in sorted(linked) if not (ROOT / name).is_file()] == []
-    elsewhere = {"thrift-ablation.csv", "workers-cost.csv"}  # their tables are on other pages
+    elsewhere = {  # their tables are on other pages
+        "defences-published.csv",
+        "random-models.csv",
+        "random-search.csv",
+        "thrift-ablation.csv",
+        "workers-cost.csv",
+    }
     assert {path.name for path in RESULTS.iterdir()} - {Path(name).name for name in linked} == elsewhere
 
 
@@ -108,6 +116,54 @@ def test_haggle_has_the_lowest_mean_on_every_network() -> None:
     assert len(rows) == 8
     assert all(float(row["haggle_mean"]) < float(row["rival_mean"]) for row in rows)
     assert [row["network"] for row in rows if float(row["ratio_high"]) > 1] == ["transformer, robust"]
+
+
+def test_several_attacks_on_a_random_model_leave_no_more_than_each_of_them() -> None:
+    networks: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
+    for row in benchmark_tables.read("random-models"):
+        networks[row["network"]][row["attack"]] = row
+    assert set(networks) == set(benchmark_tables.RANDOM_MODELS)
+    for attacks in networks.values():
+        together = attacks.pop(ALL)
+        assert float(together["robust_accuracy"]) <= min(float(row["robust_accuracy"]) for row in attacks.values())
+        for count in ("queries", "draws"):
+            assert int(together[count]) == sum(int(row[count]) for row in attacks.values())
+        for row in attacks.values():
+            attacked = round(float(row["clean_accuracy"]) * int(row["images"]))
+            assert int(row["queries"]) <= attacked * int(row["budget"])
+            assert int(row["draws"]) == 100 * attacked
+
+
+def test_simulated_errors_keep_their_bound() -> None:
+    rows = [
+        row
+        for row in benchmark_tables.read("random-search")
+        if benchmark_tables.EVENTS[benchmark_tables.event_of(row)][1]
+    ]
+    assert len(rows) == 8
+    assert all(0 < float(row["share"]) <= float(row["error_rate"]) for row in rows)
+
+
+def test_the_page_of_defences_says_how_much_of_square_is_naive() -> None:
+    rows = [row for row in defence_tables.read(defence_tables.CSV) if row["network"] == "standard"]
+    square = {row["attacker"]: row for row in rows if row["defence"] == "noise:cifar10" and row["attack"] == "Square"}
+    left = {name: f"{100 * float(row['robust_accuracy']):.1f} %" for name, row in square.items()}
+    naive = square[UNAWARE]
+    claims = (
+        f'"Square leaves {left[UNAWARE]}" is about a naive attacker.** It made {float(naive["mean_cost"]):.0f} of '
+        f"{naive['budget']} queries on average. Square leaves {left['averages 8 draws']} if it averages draws, and "
+        f"{left['tests changes']} if it tests changes."
+    )
+    assert claims in " ".join(defence_tables.PAGE.read_text().split())
+
+
+def test_the_claim_on_aaa_was_measured_as_published() -> None:
+    rows = defence_tables.read(defence_tables.AAA_CSV)
+    assert {(row["network"], row["defence"], row["eps"], row["budget"]) for row in rows} == {
+        ("standard", "aaa:cifar10", "8/255", "2500")
+    }
+    behind = [row["attack"] for row in rows if row["attacker"] not in (NO_DEFENCE, ALL) and row["attack"] != ALL]
+    assert behind == ["Thrift", "Square,p_init=0.05", "Thrift", "Square,p_init=0.05", "Haggle"]
 
 
 def test_more_images_narrow_the_interval() -> None:
