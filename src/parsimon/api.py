@@ -255,7 +255,8 @@ def evaluate(
     for name, each in models.items():
 
         def run_cell(cell: RunConfig, excluded: Collection[int], model: Any = each) -> Mapping[str, Result]:
-            return execute(cell, with_pgd, Inputs(model, images, labels, excluded=excluded), watch=watch)
+            inputs = Inputs(model, images, labels, excluded=excluded, needs_correct=len(models) == 1)
+            return execute(cell, with_pgd, inputs, watch=watch)
 
         evaluations[name] = evaluate_radii([*config.cells(name)], tuple(rows), config.budget, run_cell)
         if any(evaluation.unfinished for evaluation in evaluations[name]):

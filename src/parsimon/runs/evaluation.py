@@ -201,16 +201,20 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
             raise InputError(f"{folder} holds an evaluation with other settings: {', '.join(changed)} differ")
     else:
         config = with_attacks(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
     evaluations: dict[str, tuple[Evaluation, ...]] = {}
+
+    def begin() -> None:
+        if not is_evaluation(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
 
     def run_cell(cell: RunConfig, excluded: Collection[int]) -> Mapping[str, Result]:
         context = f"model {config.models.index(cell.model) + 1} of {len(config.models)}, eps {cell.eps}"
         with progress_context(context):
             place = cell_folder(folder, config, cell)
-            resumed_by = f"parsimon resume {folder}"
-            return stored.run(cell, place, excluded=excluded, watch=watch, resumed_by=resumed_by).results
+            resumed_by, alone = f"parsimon resume {folder}", len(config.models) == 1
+            about: dict[str, Any] = {"resumed_by": resumed_by, "begin": begin, "needs_correct": alone}
+            return stored.run(cell, place, excluded=excluded, watch=watch, **about).results
 
     for model in config.models:
         found = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, run_cell)
