@@ -240,14 +240,20 @@ def load_evaluation(folder: str | Path) -> EvaluationGrid:
         except stored.NotBegunError:
             return {}
 
+    evaluations = begun_evaluations(config, read)
+    if not evaluations:
+        raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
+    return _grid(config, evaluations)
+
+
+def begun_evaluations(config: EvaluationConfig, read: RunCell) -> dict[str, tuple[Evaluation, ...]]:
+    """Return the evaluations of the models whose first run has begun; `read` returns no results for other runs."""
     evaluations = {}
     for model in config.models:
         first, *_ = config.cells(model)
         if read(first, ()):
             evaluations[model] = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, read)
-    if not evaluations:
-        raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
-    return _grid(config, evaluations)
+    return evaluations
 
 
 def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, ...]]) -> EvaluationGrid:
