@@ -224,7 +224,8 @@ def evaluate(
         eps: As for `attack`, or a list of radii.
         attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square, or Haggle and RayS
             if a model returns labels.
-        white_box: Also run PGD, whose accuracy is the other bound. It needs a model that gives gradients.
+        white_box: Also run PGD, which sees gradients, and show beside the robust accuracy what it leaves. It needs a
+            model that gives gradients.
         settings: See `EvaluationSettings`.
 
     Returns:

@@ -163,7 +163,7 @@ class Diff:
                 what = f"{row.name}: robust accuracy changed by {_points(each.value)} points"
                 if gate == "lower":
                     what += f", with {_points(each.interval[0])} as the lower end of the interval"
-                reasons.append(f"{what}; at most {_points(-no_worse_than)} is allowed")
+                reasons.append(f"{what}; a loss of at most {100 * no_worse_than:.4g} points is allowed")
         return reasons
 
     def as_dict(self) -> dict[str, Any]:
@@ -220,4 +220,4 @@ def _cells(row: DiffRow) -> list[Cell]:
 
 
 def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
+    return f"{round(100 * share, 1) + 0.0:+.1f}"  # adding 0 to -0.0 gives 0.0

@@ -72,7 +72,7 @@ class RunAudit:
     Attributes:
         folder: The folder of the run.
         model: The name of its model.
-        eps: Its radius.
+        eps: The radius that its images obey.
         attacks: The audit of each attack, by the name of its row.
         unfinished: Number of unfinished images, summed over the attacks; they have no success yet.
         missing: Whether the evaluation needs this run, and it is not there: it was deleted, or has not begun.
@@ -120,7 +120,7 @@ def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
     audits = [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
     if not any(audit.queried for audit in audits):
         raise InputError(f"there is nothing to verify in {folder}: no attack has fooled the model on any image yet")
-    lacking = [RunAudit(each, cell.model, cell.radius, {}, 0, missing=True) for each, cell in missing.items()]
+    lacking = [RunAudit(each, cell.model, cell.effective_radius, {}, 0, missing=True) for each, cell in missing.items()]
     return [*audits, *lacking]
 
 
@@ -143,7 +143,7 @@ def stored_runs(folder: Path) -> tuple[dict[Path, Comparison], dict[Path, RunCon
         return runs[path].results if path in runs else {}
 
     if not runs:
-        raise stored.NotBegunError(f"the evaluation in {folder} has not begun, or its runs were deleted: there is nothing to read")
+        raise stored.NotBegunError(f"{folder} holds no run: the evaluation has not begun, or its runs were deleted")
     found = begun_evaluations(config, read)
     done = {
         cell_folder(folder, config, cell)
@@ -166,7 +166,7 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     batch_size = config.batch_size or _BATCH
     tests = sum(len(result.outcomes) for result in run.results.values())
     attacks = {name: audit_attack(model, result, goals, batch_size, tests) for name, result in run.results.items()}
-    return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
+    return RunAudit(folder, config.model, config.effective_radius, attacks, run.unfinished)
 
 
 def audit_attack(

@@ -62,7 +62,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         budget: Queries allowed per image and attack; the robust accuracy is reported for each.
         attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled. None: thrift and square,
             or haggle and rays if a model returns labels.
-        white_box: Also run PGD, as the other bound.
+        white_box: Also run PGD, which sees gradients. The robust accuracy does not count it.
         run: The settings that all runs share; its model, radius, budget and attacks are not used.
     """
 
@@ -79,8 +79,9 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise InputError(f"{name} must differ; got {quote(getattr(self, name))}", argument=name)
         radii = self.radii
-        if len(set(radii)) < len(radii):
-            raise InputError(f"eps must be different radii; got {quote(self.eps)}", argument="eps")
+        if len({RunConfig(eps=each, eight_bit=self.run.eight_bit).effective_radius for each in radii}) < len(radii):
+            rounded = ", rounded down to multiples of 1/255 in 8-bit mode" if self.run.eight_bit else ""
+            raise InputError(f"eps must be different radii{rounded}; got {quote(self.eps)}", argument="eps")
         order = sorted(range(len(radii)), key=radii.__getitem__)
         msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
         msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
@@ -141,8 +142,8 @@ def check_black_box(attacks: Mapping[str, Any]) -> None:
     """Refuse an attack that needs gradients: an evaluation is about an attacker who can only query."""
     if white_box := [name for name, attack in attacks.items() if attack.white_box]:
         raise InputError(
-            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: use white_box=True "
-            "for a bound beside it",
+            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: white_box=True "
+            "shows beside the robust accuracy what PGD leaves",
             argument="white_box",
         )
 

@@ -166,8 +166,9 @@ def prepare(job: Job) -> Prepared:
 def _none_correct(model: str, images: int) -> str:
     """Return a warning of a robust accuracy that may have another reason than the model."""
     return (
-        f"{model} classifies none of the {images:,} images correctly, so its robust accuracy is 0 without an attack. Do "
-        "labels belong to images, are classes numbered as the model numbers them, and does it expect images in [0, 1]?"
+        f"{model} classifies none of the {images:,} images correctly, so its robust accuracy is 0 without an attack. "
+        "Do labels belong to images, are classes numbered as the model numbers them, and does it expect images in "
+        "[0, 1]?"
     )
 
 

@@ -92,7 +92,8 @@ def run(
                 sentence = f"{str(error).rstrip('.')}. {hint} Continue with: {resumed_by}"
                 raise type(error)(sentence) from error.__cause__
 
-    inputs = Inputs(config.model, data.images, data.labels, rounding=rounding, excluded=excluded, needs_correct=needs_correct)
+    about: dict[str, Any] = {"rounding": rounding, "excluded": excluded, "needs_correct": needs_correct}
+    inputs = Inputs(config.model, data.images, data.labels, **about)
     return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference, len(excluded))
 
 
