@@ -8,6 +8,7 @@ A test compares the pages with the files.
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path

@@ -224,7 +224,8 @@ def evaluate(
         eps: As for `attack`, or a list of radii.
         attacks: The attacks in their order, as `compare` takes them; by default Thrift and Square, or Haggle and RayS
             if a model returns labels.
-        white_box: Also run PGD, whose accuracy is the other bound. It needs a model that gives gradients.
+        white_box: Also run PGD, which sees gradients, and show beside the robust accuracy what it leaves. It needs a
+            model that gives gradients.
         settings: See `EvaluationSettings`.
 
     Returns:
@@ -255,7 +256,8 @@ def evaluate(
     for name, each in models.items():
 
         def run_cell(cell: RunConfig, excluded: Collection[int], model: Any = each) -> Mapping[str, Result]:
-            return execute(cell, with_pgd, Inputs(model, images, labels, excluded=excluded), watch=watch)
+            inputs = Inputs(model, images, labels, excluded=excluded, needs_correct=len(models) == 1)
+            return execute(cell, with_pgd, inputs, watch=watch)
 
         evaluations[name] = evaluate_radii([*config.cells(name)], tuple(rows), config.budget, run_cell)
         if any(evaluation.unfinished for evaluation in evaluations[name]):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from noisy_models import SCORE_BASED, SHAPE, attacked, keyed_noise, some_tasks
 from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine, Step
 from parsimon.core.model import Keys, Model
@@ -28,7 +29,6 @@ from parsimon.core.types import (
 )
 from parsimon.runs.packing import join_entries
 from parsimon.testing import Network, tasks_for
-from random_models import SCORE_BASED, SHAPE, attacked, keyed_noise, some_tasks
 from scripted import results
 
 # --- the verdict and the counts ---------------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from noisy_models import SCORE_BASED, SHAPE, asks_near, attacked
 from parsimon.attacks.registry import parse_attack
 from parsimon.core.engine import Engine
 from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat
 from parsimon.core.types import Attack, ImageContext, Outcome, Reply, Search, Task, next_ask
 from parsimon.errors import InputError
-from random_models import SCORE_BASED, SHAPE, asks_near, attacked
 from scripted import Scripted
 
 QUICK = [name.replace("nes", "nes,samples=10") for name in SCORE_BASED]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from noisy_models import SCORE_BASED, SHAPE, asks_near, attacked, keyed_noise, some_tasks
 from parsimon.attacks.registry import parse_attack
 from parsimon.core.canvas import render
 from parsimon.core.draws import Purpose
@@ -19,7 +20,6 @@ from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat
 from parsimon.core.types import Outcome, Picture, Reply, Task
 from parsimon.testing import Network, tasks_for
-from random_models import SCORE_BASED, SHAPE, asks_near, attacked, keyed_noise, some_tasks
 from scripted import Scripted, results
 
 QUICK = [name.replace("nes", "nes,samples=10") for name in SCORE_BASED]  # which succeed within few queries

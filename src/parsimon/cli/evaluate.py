@@ -37,7 +37,17 @@ from parsimon.cli.options import (
     take_execution,
 )
 from parsimon.cli.output import JSON, QUIET
-from parsimon.cli.present import FAIL_UNDER, GATE, PICTURE, RESULTS, Headline, Output, Shown, write_examples
+from parsimon.cli.present import (
+    BLACK_BOX_ONLY,
+    FAIL_UNDER,
+    GATE,
+    PICTURE,
+    RESULTS,
+    Headline,
+    Output,
+    Shown,
+    write_examples,
+)
 from parsimon.cli.run import ensure_inputs, results_folder
 from parsimon.errors import InputError
 from parsimon.report.export import write_results
@@ -45,6 +55,7 @@ from parsimon.report.page import PAGE, write_report
 from parsimon.results.chance import NO_CHANCE
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
+from parsimon.results.notes import evaluation_with_gradients
 from parsimon.results.table import write_tables
 from parsimon.results.text import radius_text
 from parsimon.runs.config import read_toml
@@ -101,7 +112,7 @@ _SETTINGS = (
         f"[default: {', '.join(ENSEMBLE)}; if a model returns labels, {', '.join(LABEL_ENSEMBLE)}]",
         shell_complete=ATTACK_NAMES,
     ),
-    click.option("--white-box", is_flag=True, help="Also run PGD, which sees gradients, as the other bound."),
+    click.option("--white-box", is_flag=True, help="Also run PGD, which sees gradients. --fail-under ignores it."),
     LOSS,
     EIGHT_BIT,
     DEFENCE,
@@ -168,7 +179,7 @@ def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Ma
 def finish(grid: EvaluationGrid, folder: Path, output: Output) -> NoReturn:
     """Write the result files and the page, print the verdict, and exit with the code for scripts."""
     results = {
-        f"{model}, eps {radius_text(evaluation.eps)}, {name}": result
+        f"{model}, eps {radius_text(evaluation.effective_eps)}, {name}": result
         for model, evaluation in _cells(grid)
         for name, result in evaluation.results.items()
     }
@@ -189,15 +200,23 @@ def shown(grid: EvaluationGrid, folder: Path) -> Shown:
         [_headline(model, row) for model, row in grid.evaluations.items()],
         [grid.any_evaluation.table() if alone else grid.table()],
         described(grid, folder),
-        {f" for {model} at eps {radius_text(each.eps)}": each.verdict() for model, each in _cells(grid)},
+        {_compared(model, each): each.verdict() for model, each in _cells(grid)},
         grid.unfinished > 0,
     )
+
+
+def _compared(model: str, evaluation: Evaluation) -> str:
+    """Return what a gate compares the robust accuracy of."""
+    counted = "" if evaluation.white_box_verdict is None else BLACK_BOX_ONLY
+    return f" for {model} at eps {radius_text(evaluation.effective_eps)}{counted}"
 
 
 def _headline(model: str, row: tuple[Evaluation, ...]) -> Headline:
     """Return the verdict on a model at its largest radius."""
     warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
-    return Headline(evaluation_headline(row[-1], model), f"An upper bound: {evaluation_basis(row[-1])}", warnings)
+    seen = evaluation_with_gradients({"": row[-1]})
+    line = "; ".join(filter(None, (evaluation_headline(row[-1], model), seen)))
+    return Headline(line, f"An upper bound: {evaluation_basis(row[-1])}", warnings)
 
 
 def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from parsimon.cli.verify import OWN_MODEL
 from parsimon.errors import unknown_name
 from parsimon.report.adversarial import Form, Row, export_adversarial
 from parsimon.results.result import Comparison, Result
-from parsimon.runs.audit import goals_of, run_folders
+from parsimon.runs.audit import goals_of, stored_runs
 from parsimon.runs.inputs import open_model_for
 
 
@@ -42,17 +43,19 @@ def export(folder: Path, form: Form, attack: str | None, out: Path | None, model
     parsimon export results --format png --attack thrift --out pictures
     """
     target = out or folder / "adversarial"
-    folders = run_folders(folder)
+    comparisons, missing = stored_runs(folder)
     written = []
-    for each in folders:
-        comparison = runs.load(each)
+    for each, comparison in comparisons.items():
         chosen = _chosen(comparison, attack)
-        place = target if len(folders) == 1 else target / each.relative_to(folder)
+        place = target if len(comparisons) == 1 else target / each.relative_to(folder)
         config = runs.config_of(each)
         opened = None if form == "npz" else open_model_for(config, comparison.first.images, model)
         rows = export_adversarial(chosen, goals_of(comparison, config), place, form, opened)
         written.append(_described(place, form, rows))
-    answer(lambda: {"run": str(folder), "exports": written}, lambda: _print(written))
+    document = {"run": str(folder), "exports": written, "missing": [*map(str, missing)]}
+    answer(lambda: document, lambda: _print(written))
+    for each in missing:
+        print(f"warning: there is no run in {each}; it was deleted, or has not begun", file=sys.stderr)
 
 
 def _chosen(comparison: Comparison, attack: str | None) -> dict[str, Result]:

@@ -23,6 +23,7 @@ from parsimon.results.table import TABLE_FILES, Table
 from parsimon.results.verdict import Gate, Verdict
 
 RESULTS, PICTURE = "results.csv", "examples.png"
+BLACK_BOX_ONLY = " (black-box attacks only)"  # what a gate compares where there are white-box attacks, too
 
 _FILES = {"Page": (PAGE,), "Images": (RESULTS, PICTURE), "Table": tuple(TABLE_FILES.values())}
 _EXAMPLES = 6

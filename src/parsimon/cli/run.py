@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from parsimon.runs.dry_run import estimate_run
 from parsimon.runs.inputs import require_packages
 
 _OF_THE_PAPER = ("parsimonious", "bandits", "nes", "pgd")
+_DEFAULT_PLACE = Path("parsimon-results")
 OUTPUT = (FORMAT, FAIL_UNDER, GATE, JSON, QUIET)
 TRACK = click.option(
     "--track",
@@ -145,15 +148,42 @@ def tracked_run(
 
 
 def results_folder(out: Path | None) -> Path:
-    """Return where to write; checked before the run, and never over earlier results."""
-    folder = out or Path("parsimon-results") / time.strftime("%Y-%m-%d-%H%M%S")
-    if runs.is_run(folder) or runs.is_evaluation(folder):
-        raise InputError(f"{folder} holds a run; choose another folder with --out, or: parsimon resume {folder}")
-    if any((folder / name).exists() for name in (RESULTS, PICTURE, *TABLE_FILES.values())):
-        raise InputError(f"{folder} already holds results; choose another folder with --out")
+    """Return where to write; checked before the run, and never over earlier results. By default, it is a new folder."""
+    if out is None:
+        _check_writable(_DEFAULT_PLACE)
+        return _new_folder(_DEFAULT_PLACE)
+    if runs.is_run(out) or runs.is_evaluation(out):
+        raise InputError(f"{out} holds a run; choose another folder with --out, or: parsimon resume {out}")
+    if any((out / name).exists() for name in (RESULTS, PICTURE, *TABLE_FILES.values())):
+        raise InputError(f"{out} already holds results; choose another folder with --out")
+    _check_writable(out)
+    return out
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be written."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
         raise InputError(f"{there} is a file; choose a folder with --out")
     if not os.access(there, os.W_OK):
         raise InputError(f"{there} cannot be written to; choose another folder with --out")
+
+
+def _new_folder(place: Path) -> Path:
+    """Make a folder that no other command has, named after date and time; it is deleted at the end if it is empty."""
+    stamp = time.strftime("%Y-%m-%d-%H%M%S")
+    for number in count(1):
+        folder = place / (stamp if number == 1 else f"{stamp}-{number}")
+        place.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError, FileNotFoundError):  # another command made it, or deleted the empty place
+            folder.mkdir()
+            break
+    click.get_current_context().call_on_close(partial(_delete_empty, folder))
     return folder
+
+
+def _delete_empty(folder: Path) -> None:
+    """Delete a folder in which nothing was written, and its parent if nothing else is in it."""
+    with suppress(OSError):  # it holds files
+        folder.rmdir()
+        folder.parent.rmdir()

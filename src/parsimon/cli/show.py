@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, NoReturn
 
 from parsimon import runs
-from parsimon.cli.present import PICTURE, RESULTS, Headline, Output, Shown, write_examples
+from parsimon.cli.present import BLACK_BOX_ONLY, PICTURE, RESULTS, Headline, Output, Shown, write_examples
 from parsimon.report.export import write_results
 from parsimon.report.page import refresh
 from parsimon.results.chance import NO_CHANCE
@@ -26,7 +26,7 @@ def shown(comparison: Comparison, folder: Path) -> Shown:
         [Headline(headline(comparison), advice(comparison), comparison.warnings)],
         comparison.tables(),
         described(comparison, folder),
-        {"": comparison.verdict},
+        {BLACK_BOX_ONLY if comparison.black_box and comparison.white_box else "": comparison.verdict},
         comparison.unfinished > 0,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from parsimon import runs
 from parsimon.cli.completion import MODEL_NAMES
@@ -33,7 +34,8 @@ def verify(folder: Path, model: str | None, form: str) -> None:
     """Check the adversarial images of a run or an evaluation, so that its table need not be trusted.
 
     Each stored adversarial image is made again and queried once. It must lie in the ball and in [0, 1], and fool the
-    model. The exit code is 3 if any does not. On a random model, each is drawn as often as in the run, and fails only
+    model. The exit code is 3 if any does not, or if a run of an evaluation is missing, and 2 if there is no image to
+    check. On a random model, each is drawn as often as in the run, and fails only
     if significantly fewer draws err than in the run.
 
     \b
@@ -44,9 +46,23 @@ def verify(folder: Path, model: str | None, form: str) -> None:
     holds = all(audit.holds for audit in audits)
     document = {"run": str(folder), "holds": holds, "runs": [_described(audit) for audit in audits]}
     answer(lambda: document, partial(print_tables, [_table(audits)], form))
-    if not holds:
-        Console(stderr=True).print("[red]error[/]: some successes do not hold", highlight=False)
+    for reason in _reasons(audits):
+        Console(stderr=True).print(f"[red]error[/]: {escape(reason)}", highlight=False, soft_wrap=True)
     sys.exit(Exit.DONE if holds else Exit.BELOW_GATE)
+
+
+def _reasons(audits: list[RunAudit]) -> list[str]:
+    """Return why the check is not passed."""
+    failed = any(each.failed for audit in audits for each in audit.attacks.values())
+    return [
+        *(["some successes do not hold"] * failed),
+        *(
+            f"{audit.model} at eps {radius_text(audit.eps)} is not verified: there is no run in {audit.folder}; it was "
+            "deleted, or has not begun"
+            for audit in audits
+            if audit.missing
+        ),
+    ]
 
 
 def _described(audit: RunAudit) -> dict[str, Any]:
@@ -54,6 +70,7 @@ def _described(audit: RunAudit) -> dict[str, Any]:
         "run": str(audit.folder),
         "model": audit.model,
         "eps": audit.eps,
+        "missing": audit.missing,
         "unfinished": audit.unfinished,
         "attacks": [
             {
@@ -73,7 +90,7 @@ def _described(audit: RunAudit) -> dict[str, Any]:
 def _table(audits: list[RunAudit]) -> Table:
     draws = max((each.draws for audit in audits for each in audit.attacks.values()), default=0)
     headers = ["model and eps", "attack", "successes", "hold", *["undecided"] * bool(draws), "outside", "not fooled"]
-    groups = [
+    groups: list[list[list[Cell]]] = [
         [
             [
                 Cell(f"{audit.model}, {radius_text(audit.eps)}"),
@@ -85,6 +102,7 @@ def _table(audits: list[RunAudit]) -> Table:
             for name, each in audit.attacks.items()
         ]
         for audit in audits
+        if not audit.missing
     ]
     outside = "Outside: not in the ball, or a pixel not in [0, 1]."
     notes = ["Hold: in the ball, in [0, 1], and the model is fooled.", outside]
@@ -96,6 +114,9 @@ def _table(audits: list[RunAudit]) -> Table:
             f"Test: Fisher's exact one, at {SIGNIFICANCE:g} over all attacked images of a run.",
             "Undecided: it errs in at most half, as chance may explain. Near one half, that is every second success.",
         ]
+    missing = [f"{audit.model}, {radius_text(audit.eps)}" for audit in audits if audit.missing]
+    if missing:
+        notes.append(f"Not verified, since their runs are missing: {'; '.join(missing)}.")
     if left := sum(audit.unfinished for audit in audits):
         notes.append(f"{left:,} attacks on images are unfinished, and have nothing to verify yet.")
     how = f"made again and drawn {draws:,} times" if draws else "drawn again and queried once"

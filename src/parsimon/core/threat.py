@@ -107,6 +107,11 @@ class Threat:
         """The radius in steps of 1/255, rounded down."""
         return math.floor(self.eps * 255 + 1e-6)
 
+    @property
+    def effective_eps(self) -> float:
+        """The radius that images obey: in 8-bit mode, `eps` rounded down to a multiple of 1/255."""
+        return self.eight_bit_steps / _LEVELS if self.eight_bit else self.eps
+
     def bounds(self, image: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the lowest and the highest image of the ball."""
         if self.eight_bit:

@@ -66,7 +66,7 @@ def radius_chart(comparisons: Mapping[str, Comparison]) -> Data | None:
     if not lines:
         return None
     results = [result for comparison in comparisons.values() for result in comparison.results.values()]
-    radii = {result.threat.eps for result in results}
+    radii = {result.threat.effective_eps for result in results}
     return {
         "budget": max(result.budget for result in results),
         "eps": radii.pop() if len(radii) == 1 else None,
@@ -139,7 +139,7 @@ def accuracy_charts(grid: EvaluationGrid) -> list[Data]:
         "an attack skips the images that an earlier one fooled. "
     )
     charts = []
-    for place, radius in enumerate(grid.radii):
+    for place, radius in enumerate(grid.effective_radii):
         lines = [
             line
             for model, evaluations in grid.evaluations.items()
@@ -207,7 +207,7 @@ def radii_chart(grid: EvaluationGrid) -> Data:
         if len(points := _points(other)) > 1:
             name = white_box_name(model, evaluations)
             lines.append({**line, "name": name, "white_box": True, "dashes": _WHITE_BOX_DASHES[0], "points": points})
-    texts = [{"eps": 0.0, "text": "0"}, *({"eps": eps, "text": radius_text(eps)} for eps in grid.radii)]
+    texts = [{"eps": 0.0, "text": "0"}, *({"eps": eps, "text": radius_text(eps)} for eps in grid.effective_radii)]
     return {"radii": texts, "lines": lines}
 
 

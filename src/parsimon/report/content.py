@@ -10,6 +10,7 @@ from parsimon.report.charts import accuracy_charts, radii_chart, radius_chart, s
 from parsimon.report.data import Data
 from parsimon.report.headline import about_attacks, grid_top, headline, run_top
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
+from parsimon.results.notes import evaluation_with_gradients
 from parsimon.results.result import Comparison
 from parsimon.results.table import Cell, Table
 from parsimon.results.text import behind, radius_text
@@ -31,6 +32,8 @@ def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> D
 def cell_content(name: str, evaluation: Evaluation, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
     """Return the content of a run that is part of an evaluation: its own table, and the evaluation's accuracy."""
     about = about_attacks(comparison, evaluation.attacks)
+    if seen := evaluation_with_gradients({"": evaluation}):
+        about = f"{about} {seen[0].upper()}{seen[1:]}."
     return {
         **run_content(name, comparison, spec),
         "headlines": [headline(evaluation.verdict(), about, defence=comparison.first.defence)],
@@ -82,7 +85,9 @@ def merged_table(comparisons: Mapping[str, Comparison]) -> Table:
 def grid_overview(grid: EvaluationGrid, name: str, facts: Mapping[str, Any]) -> Data:
     """Return what an evaluation shows of all models and radii: headlines, table, charts."""
     cells = [(model, each) for model, row in grid.evaluations.items() for each in row]
-    warnings = [f"{model}, {radius_text(each.eps)}: {warning}" for model, each in cells for warning in each.warnings]
+    warnings = [
+        f"{model}, {radius_text(each.effective_eps)}: {warning}" for model, each in cells for warning in each.warnings
+    ]
     return {
         "name": name,
         "sentence": _grid_sentence(grid, facts.get("spec", {})),
@@ -101,7 +106,8 @@ def _grid_sentence(grid: EvaluationGrid, spec: Mapping[str, Any]) -> str:
     first = grid.any_evaluation
     source = f" (data: {spec['data']})" if spec.get("data") else ""
     models = f"{', '.join(grid.models)}{behind(first.any_result.defence)}"
-    radii = " and ".join(filter(None, [", ".join(map(radius_text, grid.radii[:-1])), radius_text(grid.radii[-1])]))
+    *smaller, largest = map(radius_text, grid.effective_radii)
+    radii = " and ".join(filter(None, [", ".join(smaller), largest]))
     limits = " or ".join(f"{budget:,}" for budget in first.budgets)
     return (
         f"The attacks {', '.join(first.attacks)} tried to fool {models} on {len(first.correct):,} "
@@ -120,7 +126,7 @@ def sentence_of(comparison: Comparison, spec: Mapping[str, Any]) -> str:
     goal = f"make {model} predict a chosen other class for" if first.threat.targeted else f"fool {model} on"
     return (
         f"{attacks} tried to {goal} {len(first.outcomes):,} images that it classifies correctly{source}, with at most "
-        f"{first.budget:,} queries per image, changing no pixel by more than {radius_text(first.threat.eps)}."
+        f"{first.budget:,} queries per image, changing no pixel by more than {radius_text(first.threat.effective_eps)}."
     )
 
 

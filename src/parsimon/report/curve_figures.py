@@ -138,7 +138,7 @@ def radius_curves(comparisons: Mapping[str, Comparison], *, width: float = COLUM
         radii = [*(radius for _, radius in found), found[-1][1]] if found else []
         name = f"{attack}, {run}" if len(comparisons) > 1 else attack
         axes.step(at, radii, where="post", label=name, color=mark.colour, linestyle=mark.dashes)
-    for eps in {result.threat.eps for result in shown.values()}:
+    for eps in {result.threat.effective_eps for result in shown.values()}:
         axes.axhline(eps, color=INK, linewidth=0.9, linestyle=(0, _WHITE_BOX_DASHES[0]))
     axes.set(xscale="log", yscale="log", xlabel="Queries", ylabel="Median radius")
     axes.set_xlim(1, max(result.budget for result in shown.values()))
@@ -184,7 +184,7 @@ def accuracy_against_radius(grid: EvaluationGrid, *, width: float = COLUMN) -> F
             other = [clean, *(each.white_box_verdict for each in evaluations)]
             name = f"{white_box_name(model, evaluations)} (white box)"
             _radius_line(axes, other, grid, mark._replace(dashes=(0, _WHITE_BOX_DASHES[0]), marker=""), name)
-    axes.set_xticks([0, *(255 * eps for eps in grid.radii)], ["0", *map(radius_text, grid.radii)])
+    axes.set_xticks([0, *(255 * eps for eps in grid.effective_radii)], ["0", *map(radius_text, grid.effective_radii)])
     axes.set(xlabel="Radius", ylabel="Robust accuracy (%)")
     axes.set_ylim(bottom=0)
     legend_above(figure, axes)
@@ -193,7 +193,7 @@ def accuracy_against_radius(grid: EvaluationGrid, *, width: float = COLUMN) -> F
 
 def _radius_line(axes: Axes, verdicts: Sequence[Verdict | None], grid: EvaluationGrid, mark: Mark, label: str) -> None:
     """Draw the verdicts with an interval; at the radii of a grid, after radius 0."""
-    pairs = zip((0.0, *grid.radii), verdicts, strict=True)
+    pairs = zip((0.0, *grid.effective_radii), verdicts, strict=True)
     points = [(255 * eps, each) for eps, each in pairs if each is not None and each.interval is not None]
     values = np.array([each.value for _, each in points])
     ends = np.array([each.interval for _, each in points], np.float64).reshape(-1, 2)
@@ -212,7 +212,7 @@ def accuracy_against_queries(grid: EvaluationGrid, *, log: bool = False, width: 
         raise InputError(f"no figure against queries: {RANDOM_BUDGETS}")
     figure, axes = plot_axes(width)
     budget = grid.any_evaluation.budget
-    radii = [radius_text(eps) for eps in grid.radii]
+    radii = [radius_text(eps) for eps in grid.effective_radii]
     own = marks_in_order(grid.models)
     looks = marks_of_runs({radius: list(grid.evaluations) for radius in radii}, own)
     ends: list[_End] = []

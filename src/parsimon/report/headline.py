@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from parsimon.report.data import Data
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
-from parsimon.results.notes import with_gradients
+from parsimon.results.notes import evaluation_with_gradients, with_gradients
 from parsimon.results.result import Comparison
 from parsimon.results.text import behind, percent_range, radius_text
 from parsimon.results.verdict import Verdict
@@ -64,7 +64,7 @@ def about_attacks(comparison: Comparison, counted: Iterable[str]) -> str:
     """Return what the robust accuracy of a run is about; `counted` are the attacks that it rests on."""
     first = comparison.first
     stay = "are correct and do not reach their target" if first.threat.targeted else "stay correctly classified"
-    attacks, radius = ", ".join(counted), radius_text(first.threat.eps)
+    attacks, radius = ", ".join(counted), radius_text(first.threat.effective_eps)
     return (
         f"of images {stay} at radius {radius} under {attacks}, with at most {first.budget:,} queries per image and "
         f"attack; {100 * first.clean.accuracy:.1f} % are classified correctly without an attack."
@@ -99,7 +99,9 @@ def grid_top(grid: EvaluationGrid) -> Data:
 
 def _about_model(grid: EvaluationGrid, model: str) -> str:
     *smaller, last = grid.evaluations[model]
-    others = [f"{_value(each.verdict())} at {radius_text(each.eps)}" for each in smaller]
+    others = [f"{_value(each.verdict())} at {radius_text(each.effective_eps)}" for each in smaller]
     clean = f"{100 * last.clean_accuracy:.1f}\N{NO-BREAK SPACE}% without an attack"
     also = ", ".join([*reversed(others), clean])
-    return f"of images stay correctly classified at radius {radius_text(last.eps)}; {also}."
+    if seen := evaluation_with_gradients({"": last}):
+        also = f"{also}; {seen}"
+    return f"of images stay correctly classified at radius {radius_text(last.effective_eps)}; {also}."

@@ -81,7 +81,7 @@ def write_evaluation_page(
     for model, evaluations in grid.evaluations.items():
         for each in evaluations:
             if each.results:
-                comparison, title = comparison_of(each), f"{model}, {radius_text(each.eps)}"
+                comparison, title = comparison_of(each), f"{model}, {radius_text(each.effective_eps)}"
                 content = cell_content(title, each, comparison, {**facts.get("spec", {}), "model": model})
                 shown.append((comparison, {**content, "facts": []}, facts))
     _write(path, name, grid_overview(grid, name, facts), shown)

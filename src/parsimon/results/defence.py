@@ -93,7 +93,8 @@ class DefenceReport(Displayed):
         if behind.threat.sampling is not None:
             notes += [fooled_by_draws(behind.threat.sampling), *behind.clean.remarks]
         notes += warned(self.warnings)
-        title = f"What {self.defence} buys at eps {radius_text(first.threat.eps)}, {len(first.labels):,} images"
+        radius = radius_text(first.threat.effective_eps)
+        title = f"What {self.defence} buys at eps {radius}, {len(first.labels):,} images"
         headers = ["attacker", "attack", "clean", "robust", "mean", "mean of all"]
         return Table(f"{title}, at most {first.budget:,} queries per image", headers, groups, notes)
 

@@ -163,7 +163,7 @@ class Diff:
                 what = f"{row.name}: robust accuracy changed by {points_text(each.value)} points"
                 if gate == "lower":
                     what += f", with {points_text(each.interval[0])} as the lower end of the interval"
-                reasons.append(f"{what}; at most {points_text(-no_worse_than)} is allowed")
+                reasons.append(f"{what}; a loss of at most {100 * no_worse_than:.4g} points is allowed")
         return reasons
 
     def as_dict(self) -> dict[str, Any]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.parsing import parse_number
 from parsimon.core.types import Outcome
 from parsimon.errors import InputError, quote
 from parsimon.results.chance import Chance, chance_of
 from parsimon.results.display import Displayed
 from parsimon.results.headline import evaluation_basis, evaluation_headline
+from parsimon.results.notes import evaluation_with_gradients
 from parsimon.results.result import RANDOM_BUDGETS, CleanPredictions, Result
 from parsimon.results.rows import Row, evaluation_rows
 from parsimon.results.statistics import Interval
@@ -21,6 +25,8 @@ from parsimon.results.table import Table
 from parsimon.results.tables import evaluation_table, grid_table
 from parsimon.results.verdict import Verdict
 from parsimon.results.warnings import warnings_of
+
+_SAME_RADIUS = 1e-6  # relative difference of two radii; single precision rounds by 6e-8
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +65,11 @@ class Evaluation(Displayed):
         return self.any_result.clean
 
     @property
+    def effective_eps(self) -> float:
+        """The radius that images obey: in 8-bit mode, `eps` rounded down to a multiple of 1/255."""
+        return replace(self.any_result.threat, eps=self.eps).effective_eps
+
+    @property
     def budget(self) -> int:
         """The largest number of queries per image and attack."""
         return self.budgets[-1]
@@ -70,6 +81,12 @@ class Evaluation(Displayed):
     @property
     def white_box(self) -> dict[str, Result]:
         return {name: result for name, result in self.results.items() if result.attack.white_box}
+
+    @property
+    def white_box_attacks(self) -> tuple[str, ...]:
+        """Names of the white-box attacks, here or at a smaller radius."""
+        smaller = () if self.smaller is None else self.smaller.white_box_attacks
+        return tuple(dict.fromkeys((*smaller, *self.white_box)))
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -101,6 +118,11 @@ class Evaluation(Displayed):
         what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
         fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack.
         """
+        if not isinstance(budget, Real) or not 0 <= budget <= self.budget:
+            raise InputError(
+                f"budget must be from 0 to {self.budget:,}, the queries that each attack had; got {quote(budget)}",
+                argument="budget",
+            )
         if self.random and budget < self.budget:
             raise InputError(f"{RANDOM_BUDGETS}; this evaluation has {self.budget:,} queries", argument="budget")
         return self.correct & (self.fooled_after > budget)
@@ -124,7 +146,7 @@ class Evaluation(Displayed):
         return self.verdict().interval
 
     def verdict(self, budget: int | None = None) -> Verdict:
-        """Return the robust accuracy within a budget, by default the largest."""
+        """Return the robust accuracy within a budget, by default the largest, which no budget may exceed."""
         robust = self.robust_within(self.budget if budget is None else budget)
         return self.verdict_of(robust, unfinished=self.unfinished > 0)
 
@@ -209,7 +231,8 @@ class Evaluation(Displayed):
 
     def headline(self) -> str:
         """Return the verdict in one sentence."""
-        return f"{evaluation_headline(self, 'model')}: {evaluation_basis(self)}"
+        sentence = f"{evaluation_headline(self, 'model')}: {evaluation_basis(self)}"
+        return "; ".join(filter(None, (sentence, evaluation_with_gradients({"": self}))))
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `to_frame`, one per given image."""
@@ -223,6 +246,9 @@ class Evaluation(Displayed):
 class EvaluationGrid(Displayed):
     """Several models at several radii, on the same images.
 
+    `grid["robust", "8/255"]` is the evaluation of a model at a radius, and so is `grid["robust", 8 / 255]`. Iteration
+    yields these keys, the model and its radius as a number: `for model, eps in grid`.
+
     Attributes:
         models: Names of the models, in order.
         radii: The radii, ascending.
@@ -233,14 +259,28 @@ class EvaluationGrid(Displayed):
     radii: tuple[float, ...]
     evaluations: Mapping[str, tuple[Evaluation, ...]]
 
-    def __getitem__(self, key: tuple[str, float]) -> Evaluation:
-        """Return the evaluation of a model at a radius."""
-        model, eps = key
-        for evaluation in self.evaluations.get(model, ()):
-            if evaluation.eps == eps:
+    def __getitem__(self, key: tuple[str, float | str]) -> Evaluation:
+        """Return the evaluation of a model at a radius, given as a number or a text such as 8/255."""
+        model, eps = key if isinstance(key, tuple) and len(key) == 2 else (None, None)
+        for evaluation in self.evaluations.get(model, ()) if isinstance(model, str) else ():
+            if math.isclose(evaluation.eps, _radius(eps), rel_tol=_SAME_RADIUS):
                 return evaluation
-        known = ", ".join(f"({name!r}, {radius:.6g})" for name in self.evaluations for radius in self.radii)
-        raise InputError(f"there is no evaluation of {quote(key)}. There are {known}")
+        known = ", ".join(f"({name!r}, {radius:.6g})" for name, radius in self)
+        raise InputError(f"there is no evaluation of {quote(key)}. A key is a model with a radius; there are {known}")
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        """Yield the model and the radius of each evaluation."""
+        return ((model, evaluation.eps) for model, row in self.evaluations.items() for evaluation in row)
+
+    def __len__(self) -> int:
+        """Return the number of evaluations."""
+        return sum(map(len, self.evaluations.values()))
+
+    @property
+    def effective_radii(self) -> tuple[float, ...]:
+        """The radii that images obey: in 8-bit mode, they are multiples of 1/255."""
+        threat = self.any_evaluation.any_result.threat
+        return tuple(replace(threat, eps=eps).effective_eps for eps in self.radii)
 
     @property
     def any_evaluation(self) -> Evaluation:
@@ -264,7 +304,9 @@ class EvaluationGrid(Displayed):
         """Return the verdict on each model at its largest radius, separated by semicolons."""
         rows = self.evaluations.items()
         verdicts = "; ".join(evaluation_headline(evaluations[-1], model) for model, evaluations in rows)
-        return f"{verdicts}: {evaluation_basis(self.any_evaluation)}"
+        sentence = f"{verdicts}: {evaluation_basis(self.any_evaluation)}"
+        largest = {model: evaluations[-1] for model, evaluations in rows}
+        return "; ".join(filter(None, (sentence, evaluation_with_gradients(largest))))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -280,3 +322,11 @@ class EvaluationGrid(Displayed):
 
     def __str__(self) -> str:
         return str(self.table())
+
+
+def _radius(eps: object) -> float:
+    """Return a radius as a number; NaN, which equals no radius, if it is none."""
+    try:
+        return parse_number("".join(eps.split())) if isinstance(eps, str) else float(eps)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan

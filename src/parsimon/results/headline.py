@@ -25,7 +25,7 @@ def headline(comparison: Comparison) -> str:
         images, found = f"{len(first.outcomes):,} images", _reached(comparison)
     attacks = ", ".join(comparison.counted)
     limit = f"at most {first.budget:,} queries per image"
-    place = f"{behind(first.defence)} at eps {radius_text(first.threat.eps)}"
+    place = f"{behind(first.defence)} at eps {radius_text(first.threat.effective_eps)}"
     sentence = f"{found}{place}: {images}, {attacks}, {limit}"
     return "; ".join(filter(None, (sentence, with_gradients(comparison))))
 
@@ -33,7 +33,7 @@ def headline(comparison: Comparison) -> str:
 def evaluation_headline(evaluation: Evaluation, model: str) -> str:
     """Return the robust accuracy of a model at one radius, beside its clean accuracy."""
     model = f"{model}{behind(evaluation.any_result.defence)}"
-    accuracy = f"{model}: robust accuracy {evaluation.verdict()} at eps {radius_text(evaluation.eps)}"
+    accuracy = f"{model}: robust accuracy {evaluation.verdict()} at eps {radius_text(evaluation.effective_eps)}"
     return f"{accuracy}, clean accuracy {evaluation.clean_accuracy:.1%}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from parsimon.results.summary import Summary
 from parsimon.results.text import radius_text
 
 if TYPE_CHECKING:
-    from parsimon.results.evaluation import EvaluationGrid
+    from parsimon.results.evaluation import Evaluation, EvaluationGrid
     from parsimon.results.result import Comparison, Result
+    from parsimon.results.verdict import Verdict
 
 
 def label_only_summaries(results: Mapping[str, Result]) -> dict[str, Summary]:
@@ -84,10 +85,26 @@ def with_gradients(comparison: Comparison) -> str:
     other = comparison.white_box_verdict
     if other is None or not comparison.black_box or comparison.first.threat.targeted:
         return ""
-    names = list(comparison.white_box)
+    return _seeing_gradients(comparison.white_box, {"": other})
+
+
+def evaluation_with_gradients(evaluations: Mapping[str, Evaluation]) -> str:
+    """Return what white-box attacks leave of each model beside black-box ones, or an empty text.
+
+    `evaluations` has the name of each model; a single one may have an empty name.
+    """
+    others = {model: other for model, each in evaluations.items() if (other := each.white_box_verdict)}
+    names = dict.fromkeys(name for each in evaluations.values() for name in each.white_box_attacks)
+    return _seeing_gradients(names, others) if others else ""
+
+
+def _seeing_gradients(names: Collection[str], verdicts: Mapping[str, Verdict]) -> str:
     see = "which sees gradients" if len(names) == 1 else "which see gradients"
-    value = f"{other.value:.1%}" if other.interval else f"at most {other.value:.1%} so far"
-    return f"with {', '.join(names)}, {see}: {value}"
+    values = [
+        " ".join(filter(None, (model, f"{other.value:.1%}" if other.interval else f"at most {other.value:.1%} so far")))
+        for model, other in verdicts.items()
+    ]
+    return f"with {', '.join(names)}, {see}: {', '.join(values)}"
 
 
 def accounts(results: Mapping[str, Result]) -> list[str]:
@@ -161,7 +178,9 @@ def fooled_by_draws(sampling: Sampling) -> str:
 def grid_chance_notes(grid: EvaluationGrid) -> list[str]:
     """Return what chance leaves open in each cell of an evaluation of random models."""
     cells = [
-        (f"{model} at {radius_text(each.eps)}", each.chance) for model, row in grid.evaluations.items() for each in row
+        (f"{model} at {radius_text(each.effective_eps)}", each.chance)
+        for model, row in grid.evaluations.items()
+        for each in row
     ]
     undecided = [f"{name} {chance.undecided:,}" for name, chance in cells if chance is not None]
     expected = [f"{name} {chance.expected}" for name, chance in cells if chance is not None and chance.expected]

@@ -45,7 +45,7 @@ def comparison_table(comparison: Comparison) -> Table:
     radii = bool(label_only_summaries(comparison.results))
     groups = [_rows(group, reference, radii=radii) for group in (comparison.black_box, comparison.white_box) if group]
     goal = "targeted" if first.threat.targeted else "untargeted"
-    title = f"eps {radius_text(first.threat.eps)}, {goal}, {len(first.outcomes):,} images"
+    title = f"eps {radius_text(first.threat.effective_eps)}, {goal}, {len(first.outcomes):,} images"
     title = f"{title}, at most {first.budget:,} queries per image"
     return Table(titled(title, first.defence), headers, groups, comparison_notes(comparison))
 
@@ -158,7 +158,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         f"Attacked: correctly classified images that no earlier attack fooled{within}.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
         "It is an upper bound on the true robust accuracy; more queries tighten it.",
-        *(["White-box attacks see gradients: what they leave is the other bound."] if len(groups) > 2 else []),
+        *(["White-box attacks see gradients: their row counts all attacks together."] if len(groups) > 2 else []),
         "Intervals: 95%, Wilson.",
         *(f"Accuracy within {each:,} queries: {evaluation.verdict(each)}." for each in smaller),
         *accounts(evaluation.results),
@@ -171,7 +171,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         notes.append(f"Interrupted: {evaluation.unfinished:,} images have attacks left; the accuracy may be lower.")
     notes += evaluation.clean.remarks
     limits = f"at most {budget:,} queries per image and attack"
-    title = f"eps {radius_text(evaluation.eps)}, {images:,} images, {limits}"
+    title = f"eps {radius_text(evaluation.effective_eps)}, {images:,} images, {limits}"
     title = titled(title, evaluation.any_result.defence)
     return Table(title, ["attack", "attacked", "fooled", "queries", "accuracy"], groups, notes)
 
@@ -202,7 +202,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
                     Cell(f"{radius_text(radius)}{within}"),
                     *(accuracy_cell(row[place].verdict(budget)) if row else Cell("-") for row in evaluated),
                 ]
-                for place, radius in enumerate(grid.radii)
+                for place, radius in enumerate(grid.effective_radii)
             ]
         )
     if any(row and row[0].white_box_verdict for row in evaluated):
@@ -212,7 +212,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
                     Cell(f"{radius_text(radius)}, white box"),
                     *(accuracy_cell(row[place].white_box_verdict) if row else Cell("-") for row in evaluated),
                 ]
-                for place, radius in enumerate(grid.radii)
+                for place, radius in enumerate(grid.effective_radii)
             ]
         )
     attacks = ", ".join(first.attacks)

@@ -25,7 +25,7 @@ def percent_range(interval: Interval) -> str:
 
 def points_text(share: float) -> str:
     """Return a difference of shares in percentage points, with its sign."""
-    return f"{100 * share:+.1f}"
+    return f"{round(100 * share, 1) + 0.0:+.1f}"  # adding 0 to -0.0 gives 0.0
 
 
 def p_text(value: float | None) -> str:

@@ -8,7 +8,8 @@ chance in half of all audits. So it is refuted only if significantly fewer of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from parsimon.results.statistics import fisher
 from parsimon.runs import stored
 from parsimon.runs.classify import check_shape, classify, draw_classes
 from parsimon.runs.config import RunConfig
-from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
+from parsimon.runs.evaluation import begun_evaluations, cell_folder, evaluation_config, is_evaluation
 from parsimon.runs.inputs import open_model_for
 from parsimon.runs.preflight import check_threat
 from parsimon.runs.preparation import goal_classes
@@ -73,9 +74,10 @@ class RunAudit:
     Attributes:
         folder: The folder of the run.
         model: The name of its model.
-        eps: Its radius.
+        eps: The radius that its images obey.
         attacks: The audit of each attack, by the name of its row.
         unfinished: Number of unfinished images, summed over the attacks; they have no success yet.
+        missing: Whether the evaluation needs this run, and it is not there: it was deleted, or has not begun.
     """
 
     folder: Path
@@ -83,10 +85,16 @@ class RunAudit:
     eps: float
     attacks: Mapping[str, AttackAudit]
     unfinished: int
+    missing: bool = False
 
     @property
     def holds(self) -> bool:
-        return not any(audit.failed for audit in self.attacks.values())
+        return not self.missing and not any(audit.failed for audit in self.attacks.values())
+
+    @property
+    def queried(self) -> int:
+        """Number of successes that were queried."""
+        return sum(audit.queried for audit in self.attacks.values())
 
 
 def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
@@ -95,8 +103,14 @@ def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
     Args:
         folder: The run, or the evaluation.
         model: The reader's own copy of the model, as `parsimon.attack` takes it; by default the one that the run names.
+
+    Returns:
+        The audit of each run. Those that an evaluation lacks come last; they do not hold.
+
+    Raises:
+        InputError: If there is no success to query, so that nothing can be verified.
     """
-    runs = {each: stored.load(each) for each in run_folders(Path(folder))}
+    runs, missing = stored_runs(Path(folder))
     configs = {each: stored.config_of(each) for each in runs}
     names = {config.model: config for config in configs.values()}
     if model is not None and len(names) > 1:
@@ -105,16 +119,41 @@ def verify(folder: str | Path, model: Any = None) -> list[RunAudit]:
         )
     images = {configs[each].model: run.first.images for each, run in runs.items()}
     opened = {name: open_model_for(config, images[name], model) for name, config in sorted(names.items())}
-    return [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
+    audits = [_audit(each, run, opened[configs[each].model]) for each, run in runs.items()]
+    if not any(audit.queried for audit in audits):
+        raise InputError(f"there is nothing to verify in {folder}: no attack has fooled the model on any image yet")
+    lacking = [RunAudit(each, cell.model, cell.effective_radius, {}, 0, missing=True) for each, cell in missing.items()]
+    return [*audits, *lacking]
 
 
-def run_folders(folder: Path) -> list[Path]:
-    """Return the folders of the runs in a folder: its own, or those of an evaluation that have begun."""
+def stored_runs(folder: Path) -> tuple[dict[Path, Comparison], dict[Path, RunConfig]]:
+    """Return the runs in a folder, its own or those of an evaluation, and the settings of those that are missing.
+
+    An evaluation needs no run at a radius where no image is left to attack.
+    """
     if not is_evaluation(folder):
-        return [folder]
+        return {folder: stored.load(folder)}, {}
     config = evaluation_config(folder)
-    cells = [cell_folder(folder, config, cell) for model in config.models for cell in config.cells(model)]
-    return [each for each in cells if stored.is_run(each)]
+    cells = {cell_folder(folder, config, cell): cell for model in config.models for cell in config.cells(model)}
+    runs = {}
+    for path in cells:
+        with suppress(stored.NotBegunError):
+            runs[path] = stored.load(path)
+
+    def read(cell: RunConfig, _: Collection[int]) -> Mapping[str, Result]:
+        path = cell_folder(folder, config, cell)
+        return runs[path].results if path in runs else {}
+
+    if not runs:
+        raise stored.NotBegunError(f"{folder} holds no run: the evaluation has not begun, or its runs were deleted")
+    found = begun_evaluations(config, read)
+    done = {
+        cell_folder(folder, config, cell)
+        for model, evaluations in found.items()
+        for cell, evaluation in zip(config.cells(model), evaluations, strict=True)
+        if not evaluation.unfinished
+    }
+    return runs, {path: cell for path, cell in cells.items() if path not in runs and path not in done}
 
 
 def goals_of(run: Comparison, config: RunConfig) -> NDArray[np.intp]:
@@ -131,7 +170,7 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     attacks = {
         name: audit_attack(model, result, goals, batch_size, tests, config.seed) for name, result in run.results.items()
     }
-    return RunAudit(folder, config.model, config.radius, attacks, run.unfinished)
+    return RunAudit(folder, config.model, config.effective_radius, attacks, run.unfinished)
 
 
 def audit_attack(

@@ -216,6 +216,11 @@ class RunConfig(Checked, frozen=True, kw_only=True):
             ) from None
 
     @property
+    def effective_radius(self) -> float:
+        """The radius that images obey: in 8-bit mode, it is a multiple of 1/255."""
+        return Threat(self.radius, eight_bit=self.eight_bit).effective_eps
+
+    @property
     def sampling(self) -> Sampling | None:
         """How the model is sampled; None if it is not random."""
         given = {name: getattr(self, name) for name in SAMPLING}

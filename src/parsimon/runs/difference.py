@@ -57,7 +57,9 @@ def check_baseline(baseline: Path, planned: Iterable[RunConfig]) -> None:
         stored_runs = [cell for model in settings.models for cell in settings.cells(model)]
     else:
         stored_runs = [stored.config_of(baseline)]
-    before, after = ({(each.model, each.radius): each for each in configs} for configs in (stored_runs, planned))
+    before, after = (
+        {(each.model, each.effective_radius): each for each in configs} for configs in (stored_runs, planned)
+    )
     for mine, its in _pairs(before, after):
         _check_alike(before[mine], after[its])
 
@@ -66,10 +68,10 @@ def _read(folder: Path) -> tuple[_Cells, bool]:
     """Return the cells of a run or an evaluation, and whether anything is unfinished."""
     if not is_evaluation(folder):
         config, comparison = stored.config_of(folder), stored.load(folder)
-        return {(config.model, config.radius): _Cell(config, comparison)}, comparison.unfinished > 0
+        return {(config.model, config.effective_radius): _Cell(config, comparison)}, comparison.unfinished > 0
     settings, grid = evaluation_config(folder), load_evaluation(folder)
     cells = {
-        (model, cell.radius): _Cell(cell, found)
+        (model, cell.effective_radius): _Cell(cell, found)
         for model, evaluations in grid.evaluations.items()
         for cell, found in zip(settings.cells(model), evaluations, strict=True)
     }

@@ -62,7 +62,7 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
         budget: Queries allowed per image and attack; the robust accuracy is reported for each.
         attacks: Black-box attacks, in order. Each gets the images that no earlier one fooled. None: thrift and square,
             or haggle and rays if a model returns labels.
-        white_box: Also run PGD, as the other bound.
+        white_box: Also run PGD, which sees gradients. The robust accuracy does not count it.
         run: The settings that all runs share; its model, radius, budget and attacks are not used.
     """
 
@@ -79,8 +79,9 @@ class EvaluationConfig(Checked, frozen=True, kw_only=True):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise InputError(f"{name} must differ; got {quote(getattr(self, name))}", argument=name)
         radii = self.radii
-        if len(set(radii)) < len(radii):
-            raise InputError(f"eps must be different radii; got {quote(self.eps)}", argument="eps")
+        if len({RunConfig(eps=each, eight_bit=self.run.eight_bit).effective_radius for each in radii}) < len(radii):
+            rounded = ", rounded down to multiples of 1/255 in 8-bit mode" if self.run.eight_bit else ""
+            raise InputError(f"eps must be different radii{rounded}; got {quote(self.eps)}", argument="eps")
         order = sorted(range(len(radii)), key=radii.__getitem__)
         msgspec.structs.force_setattr(self, "eps", tuple(self.eps[place] for place in order))
         msgspec.structs.force_setattr(self, "budget", tuple(sorted(self.budget)))
@@ -141,8 +142,8 @@ def check_black_box(attacks: Mapping[str, Any]) -> None:
     """Refuse an attack that needs gradients: an evaluation is about an attacker who can only query."""
     if white_box := [name for name, attack in attacks.items() if attack.white_box]:
         raise InputError(
-            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: use white_box=True "
-            "for a bound beside it",
+            f"evaluate measures an attacker who can only query, and {white_box[0]} needs gradients: white_box=True "
+            "shows beside the robust accuracy what PGD leaves",
             argument="white_box",
         )
 
@@ -201,16 +202,20 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
             raise InputError(f"{folder} holds an evaluation with other settings: {', '.join(changed)} differ")
     else:
         config = with_attacks(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
     evaluations: dict[str, tuple[Evaluation, ...]] = {}
+
+    def begin() -> None:
+        if not is_evaluation(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stored.write_whole(folder / _CONFIG, tomli_w.dumps(config.settings()))
 
     def run_cell(cell: RunConfig, excluded: Collection[int]) -> Mapping[str, Result]:
         context = f"model {config.models.index(cell.model) + 1} of {len(config.models)}, eps {cell.eps}"
         with progress_context(context):
             place = cell_folder(folder, config, cell)
-            resumed_by = f"parsimon resume {folder}"
-            return stored.run(cell, place, excluded=excluded, watch=watch, resumed_by=resumed_by).results
+            resumed_by, alone = f"parsimon resume {folder}", len(config.models) == 1
+            about: dict[str, Any] = {"resumed_by": resumed_by, "begin": begin, "needs_correct": alone}
+            return stored.run(cell, place, excluded=excluded, watch=watch, **about).results
 
     for model in config.models:
         found = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, run_cell)
@@ -236,14 +241,20 @@ def load_evaluation(folder: str | Path) -> EvaluationGrid:
         except stored.NotBegunError:
             return {}
 
+    evaluations = begun_evaluations(config, read)
+    if not evaluations:
+        raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
+    return _grid(config, evaluations)
+
+
+def begun_evaluations(config: EvaluationConfig, read: RunCell) -> dict[str, tuple[Evaluation, ...]]:
+    """Return the evaluations of the models whose first run has begun; `read` returns no results for other runs."""
     evaluations = {}
     for model in config.models:
         first, *_ = config.cells(model)
         if read(first, ()):
             evaluations[model] = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, read)
-    if not evaluations:
-        raise StoreError(f"the evaluation in {folder} has not begun: there is nothing to read yet")
-    return _grid(config, evaluations)
+    return evaluations
 
 
 def _grid(config: EvaluationConfig, evaluations: Mapping[str, tuple[Evaluation, ...]]) -> EvaluationGrid:

@@ -84,8 +84,8 @@ def execute(
             results[name] = builder.build(attacks[name], prepared.threats[name], outcomes, counters, verification)
             if config.skip_fooled is not None and not attacks[name].white_box:
                 chosen = images_left(outcomes, config.skip_fooled)
-            if not chosen:
-                break
+                if not chosen:
+                    break
     return {name: results[name] for name in attacks if name in results}
 
 

@@ -42,7 +42,7 @@ class RunFacts(
     data_fingerprint: str
     labels: Numbers
     predicted: Numbers
-    chosen: Numbers
+    chosen: list[Number]  # empty if the model classifies no image correctly
     confidence: list[float]  # empty if the model returns labels
     classes: Number
     backend: str | None = None

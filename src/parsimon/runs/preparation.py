@@ -42,6 +42,7 @@ class Inputs:
         targets: A class per image, in place of the configuration's `targets`.
         rounding: How the ball's bounds are rounded, where a run that is resumed did it differently.
         excluded: Images that are not attacked, because their result is known.
+        needs_correct: Refuse a model that classifies no image correctly; otherwise nothing is attacked.
     """
 
     model: Any
@@ -50,6 +51,7 @@ class Inputs:
     targets: Any = None
     rounding: Rounding = "inward"
     excluded: Collection[int] = ()
+    needs_correct: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Job:
     excluded: frozenset[int]
     declared: Scores | None  # what the model returns, defences included; None: it is detected
     undefended: Scores | None  # what it returns without its defences, if they must know it
+    needs_correct: bool
 
     @property
     def on_cpu(self) -> bool:
@@ -100,8 +103,9 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
     model, undefended = with_known_scores(model, images, next(iter(threats.values())), config.scores)
+    about_scores, needs = (declared, undefended), inputs.needs_correct
     excluded = frozenset(inputs.excluded)
-    return Job(config, attacks, model, images, labels, targets, threats, batch_size, excluded, declared, undefended)
+    return Job(config, attacks, model, images, labels, targets, threats, batch_size, excluded, *about_scores, needs)
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,24 @@ def prepare(job: Job) -> Prepared:
         if there := int((goals == labels).sum()):
             there_already = f"Images that were not attacked, since their target is their own class: {there:,}."
             clean = replace(clean, remarks=(*clean.remarks, there_already))
-    preflight.check_any(clean, attackable)
+    if job.needs_correct or clean.correct.any():
+        preflight.check_any(clean, attackable)
+    else:
+        clean = replace(clean, warnings=(*clean.warnings, _none_correct(job.config.model, len(labels))))
     found = doubts(job.model, job.images, job.labels, clean, job.any_threat)
     clean = replace(clean, warnings=(*clean.warnings, *(sentence for _, sentence in found)))
     count = None if job.config.images == "all" else job.config.images
     chosen = choose(attackable, count, job.config.sample).tolist()
     return Prepared(clean, labels, goals, [index for index in chosen if index not in job.excluded], threats)
+
+
+def _none_correct(model: str, images: int) -> str:
+    """Return a warning of a robust accuracy that may have another reason than the model."""
+    return (
+        f"{model} classifies none of the {images:,} images correctly, so its robust accuracy is 0 without an attack. "
+        "Do labels belong to images, are classes numbered as the model numbers them, and does it expect images in "
+        "[0, 1]?"
+    )
 
 
 def goal_classes(targets: Any, labels: NDArray[np.intp], clean: CleanPredictions) -> NDArray[np.intp]:

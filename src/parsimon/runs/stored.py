@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from parsimon.data import Data
 from parsimon.data.base import choose
 from parsimon.errors import InputError, ModelError, OutageError, StoreError, quote
 from parsimon.models import hubs
-from parsimon.results.result import Comparison, Verification
+from parsimon.results.result import Comparison, Result, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left, threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.environment import environment
@@ -43,6 +43,8 @@ def run(
     excluded: Collection[int] = (),
     watch: Watch | None = None,
     resumed_by: str | None = None,
+    begin: Callable[[], None] | None = None,
+    needs_correct: bool = True,
     **execution: Any,
 ) -> Comparison:
     """Start a run in a folder, or resume the one that is there if it has the same configuration.
@@ -53,6 +55,8 @@ def run(
         excluded: Images that are not attacked, because their result is known.
         watch: Called after each model call.
         resumed_by: The command that continues the run, for messages; by default `parsimon resume` and the folder.
+        begin: Called after all checks, before anything is written.
+        needs_correct: Refuse a model that classifies no image correctly; otherwise its robust accuracy is 0.
         execution: Replaces settings of the configuration's execution part.
     """
     folder = Path(folder)
@@ -71,6 +75,8 @@ def run(
 
     @contextmanager
     def open_store() -> Iterator[Store]:
+        if begin is not None:
+            begin()
         folder.mkdir(parents=True, exist_ok=True)
         with Store(folder, data.images, write=True) as store:
             if not is_run(folder):
@@ -86,7 +92,8 @@ def run(
                 sentence = f"{str(error).rstrip('.')}. {hint} Continue with: {resumed_by}"
                 raise type(error)(sentence) from error.__cause__
 
-    inputs = Inputs(config.model, data.images, data.labels, rounding=rounding, excluded=excluded)
+    about: dict[str, Any] = {"rounding": rounding, "excluded": excluded, "needs_correct": needs_correct}
+    inputs = Inputs(config.model, data.images, data.labels, **about)
     return Comparison(execute(config, attacks, inputs, open_store=open_store, watch=watch), reference, len(excluded))
 
 
@@ -157,7 +164,7 @@ class StoredRun:
             images = len(self.data.images)
             confidence = facts.predicted if facts.kind == "labels" else facts.confidence  # labels have none
             lengths = {len(each) for each in (facts.labels, facts.predicted, confidence)}
-            if lengths != {images} or max(facts.chosen) >= images:
+            if lengths != {images} or max(facts.chosen, default=-1) >= images:
                 raise store.damaged(f"its facts are not about {images:,} images")
         return facts
 
@@ -174,10 +181,11 @@ class StoredRun:
         builder = ResultBuilder(config, self.data.images, labels, clean)
         targeted, scores = config.targets is not None, facts.kind or config.scores or clean.kind
         rounding, left = facts.rounding or "nearest", facts.chosen
-        results = {}
+        results: dict[str, Result] = {}
+        ended_early = False
         for name, attack in self._attacks.items():
             chosen = facts.chosen if attack.white_box else left
-            if not chosen:
+            if ended_early and not attack.white_box:
                 continue
             ended = self._outcomes[name]
             threat = threat_for(attack, config, targeted=targeted, scores=scores, rounding=rounding)
@@ -186,6 +194,7 @@ class StoredRun:
             results[name] = builder.build(attack, threat, outcomes, counters, self._verified[name])
             if config.skip_fooled is not None and not attack.white_box:
                 left = images_left(outcomes, config.skip_fooled)
+                ended_early = not left
         return Comparison(results, reference_row(config.relative_to, self._attacks), len(facts.excluded or ()))
 
 
