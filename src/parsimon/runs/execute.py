@@ -21,7 +21,7 @@ from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.results.result import Result, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left
 from parsimon.runs.config import RunConfig
-from parsimon.runs.estimate import Estimate, announce
+from parsimon.runs.estimate import Estimate, announce, clean_queries
 from parsimon.runs.facts import check_version, record_clean, restore_random
 from parsimon.runs.preparation import CPU_BATCH, Inputs, Job, Prepared, prepare, validate
 from parsimon.runs.progress import Stage, show_progress
@@ -65,7 +65,7 @@ def execute(
     workers = worker_pool(inputs.model, config.execution, config.defence or (), job.undefended)
     began = time.perf_counter()
     prepared = prepare(job)
-    seconds_per_query = (time.perf_counter() - began) / len(job.images) / max(1, prepared.clean.draws)
+    seconds_per_query = (time.perf_counter() - began) / (len(job.images) * clean_queries(prepared.clean.draws))
     results: dict[str, Result] = {}
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
