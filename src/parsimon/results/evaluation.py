@@ -171,6 +171,12 @@ class Evaluation(Displayed):
             return last.summary.unfinished
         return int((self.correct & ~self.settled).sum())  # nothing was attacked at this radius yet
 
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the evaluation at this radius or a smaller one, even if every image is finished."""
+        before = self.smaller is not None and self.smaller.stopped
+        return before or any(result.stopped for result in self.results.values())
+
     @cached_property
     def chance(self) -> Chance | None:
         """What chance leaves open on a random model; None on any other."""
@@ -251,6 +257,16 @@ class EvaluationGrid(Displayed):
         """Number of evaluations that an interruption left unfinished."""
         begun = sum(each.unfinished > 0 for row in self.evaluations.values() for each in row)
         return begun + len(self.radii) * (len(self.models) - len(self.evaluations))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the evaluation, even if every image is finished."""
+        return any(evaluation.stopped for row in self.evaluations.values() for evaluation in row)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all evaluations are finished, and Ctrl-C ended none."""
+        return not (self.unfinished or self.stopped)
 
     def table(self) -> Table:
         """Return the robust accuracy by radius and model, for text, Markdown and LaTeX."""
