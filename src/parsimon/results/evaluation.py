@@ -77,6 +77,11 @@ class Evaluation(Displayed):
         return self.clean.correct
 
     @property
+    def _always_correct(self) -> NDArray[np.bool_]:
+        """The images that are correct here and at all smaller radii: a random model may draw them anew in each run."""
+        return self.correct if self.smaller is None else self.correct & self.smaller._always_correct
+
+    @property
     def random(self) -> bool:
         """Whether the model is random."""
         return self.any_result.random
@@ -99,11 +104,12 @@ class Evaluation(Displayed):
 
         Each attack was run with the largest budget, on which the schedule of some depends. At each of `budgets` this is
         what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
-        fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack.
+        fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack. If it
+        draws the clean images anew for each radius, an image must be correct at all smaller ones too.
         """
         if self.random and budget < self.budget:
             raise InputError(f"{RANDOM_BUDGETS}; this evaluation has {self.budget:,} queries", argument="budget")
-        return self.correct & (self.fooled_after > budget)
+        return self._always_correct & (self.fooled_after > budget)
 
     @property
     def robust(self) -> NDArray[np.bool_]:
