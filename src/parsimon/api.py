@@ -127,7 +127,8 @@ def attack(
 ) -> Result:
     """Attack every image that the model classifies correctly, and report the queries that each took.
 
-    Ctrl-C ends the attack after the model call under way; the result then says which images are unfinished.
+    Ctrl-C ends the attack after the model call under way. The result is then `stopped`, and says which images are
+    unfinished.
 
     Args:
         model: A torch module, the path of an ONNX file, an onnxruntime session or a function of numpy images. Also a
@@ -260,7 +261,7 @@ def evaluate(
             return execute(cell, with_pgd, inputs, watch=watch)
 
         evaluations[name] = evaluate_radii([*config.cells(name)], tuple(rows), config.budget, run_cell)
-        if any(evaluation.unfinished for evaluation in evaluations[name]):
+        if evaluations[name][-1].stopped:
             break
     if not _is_list(eps) and not isinstance(model, Mapping):
         return evaluations["model"][0]

@@ -85,7 +85,7 @@ class Recipe:
             )
         except NothingToAttackError:
             return Found(given.copy(), np.ones(len(given), np.bool_), None)
-        if result.summary.unfinished:  # a loop over batches must end at Ctrl-C, too
+        if result.stopped:  # a loop over batches must end at Ctrl-C, too
             raise KeyboardInterrupt
         at_goal = result.clean.predicted == goals if targeted else ~result.clean.correct
         adversarial = given.copy()

@@ -39,7 +39,7 @@ from parsimon.report.export import write_results
 from parsimon.results.defence import DefenceReport
 from parsimon.results.table import Table, write_tables
 from parsimon.runs.config import DEFAULTS, RunConfig
-from parsimon.runs.defences import FLAG_PRICE, attackers, check_assessable
+from parsimon.runs.defences import FLAG_PRICE, check_assessable, is_begun
 
 
 @click.command(cls=GroupedCommand)
@@ -71,14 +71,12 @@ def defend(defences: tuple[str, ...], flag_price: float, out: Path | None, **set
     shared = {name: value for name, value in settings.items() if name in RunConfig.__struct_fields__}
     config = RunConfig(defence=defences, selection="any", **shared).replace(**execution)
     check_assessable(config, flag_price)
-    undefended = next(attackers(defences))  # refuses unknown names before anything is made
-    begun = out is not None and runs.is_run(out / undefended.slug)
-    folder = out if out is not None and begun else results_folder(out)
+    folder = out if out is not None and is_begun(out) else results_folder(out)
     ensure_inputs([config], download=download)
     report = runs.assess_stored(config, folder, flag_price)
     written = _write(report, folder)
     answer(lambda: _document(report, folder, written), partial(_print, report, form, written))
-    if report.unfinished:
+    if not report.finished:
         print(f"Unfinished: run the same command with --out {folder}", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
 
@@ -132,9 +130,10 @@ def _document(report: DefenceReport, folder: Path, written: list[Path]) -> dict[
     return {
         "folder": str(folder),
         "defence": report.defence,
-        "finished": not report.unfinished,
+        "finished": report.finished,
         "robust_accuracy": report.verdict.as_dict(),
         "undefended_robust_accuracy": report.undefended.verdict.as_dict(),
+        "undecided": None if report.chance is None else report.chance.undecided,
         "rows": _rows(report.table()),
         "detection": None if detection is None else _rows(detection),
         "warnings": list(report.warnings),

@@ -201,7 +201,7 @@ def shown(grid: EvaluationGrid, folder: Path) -> Shown:
         [grid.any_evaluation.table() if alone else grid.table()],
         described(grid, folder),
         {_compared(model, each): each.verdict() for model, each in _cells(grid)},
-        grid.unfinished > 0,
+        not grid.finished,
     )
 
 
@@ -227,7 +227,7 @@ def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:
     """Return an evaluation as a JSON document."""
     return {
         "evaluation": str(folder),
-        "finished": not grid.unfinished,
+        "finished": grid.finished,
         "defence": list(grid.any_evaluation.any_result.defence) or None,
         "images": len(grid.any_evaluation.correct),
         "models": [_model(model, grid.evaluations.get(model, ())) for model in grid.models],

@@ -107,7 +107,7 @@ class Shown:
         tables: Its tables.
         document: Its JSON document.
         verdicts: Robust accuracies that a gate compares, by what they are about.
-        unfinished: Whether images are unfinished.
+        unfinished: Whether images are unfinished, or Ctrl-C ended the command.
     """
 
     folder: Path

@@ -101,6 +101,7 @@ class Result(Displayed):
     counters: Counters
     verification: Verification | None = None  # None: the successes were not queried again
     defence: tuple[str, ...] = ()  # in front of the model, as typed
+    stopped: bool = False  # whether Ctrl-C ended the run during this attack or before it; not read back
 
     @property
     def traffic(self) -> Traffic | None:
@@ -247,6 +248,16 @@ class Comparison(Displayed):
     def unfinished(self) -> int:
         """Number of images left unfinished by an interruption, summed over the attacks."""
         return sum(result.summary.unfinished for result in self.results.values())
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the run, even if every image is finished."""
+        return any(result.stopped for result in self.results.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every image is finished, and Ctrl-C did not end the run."""
+        return not (self.unfinished or self.stopped)
 
     @property
     def verdict(self) -> Verdict:

@@ -140,7 +140,8 @@ def paired_table(subject: str, pairs: Mapping[str, Paired], defence: Sequence[st
 def evaluation_table(evaluation: Evaluation) -> Table:
     """Return a row for the clean images, then one for each attack on the images that are still robust."""
     images, budget = len(evaluation.correct), evaluation.budget
-    left = evaluation.correct if evaluation.smaller is None else evaluation.smaller.robust_within(budget)
+    left = evaluation.correct
+    left = left if evaluation.smaller is None else left & evaluation.smaller.robust_within(budget)
     clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), accuracy_cell(evaluation.clean_accuracy_verdict)]
     rows = []
     for name, result in evaluation.black_box.items():
