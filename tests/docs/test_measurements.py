@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import benchmark_tables
 import defence_tables
@@ -164,6 +165,13 @@ def test_the_claim_on_aaa_was_measured_as_published() -> None:
     }
     behind = [row["attack"] for row in rows if row["attacker"] not in (NO_DEFENCE, ALL) and row["attack"] != ALL]
     assert behind == ["Thrift", "Square,p_init=0.05", "Thrift", "Square,p_init=0.05", "Haggle"]
+
+
+def test_several_judged_points_lower_the_robust_accuracy_as_stated() -> None:
+    page = (ROOT / "docs" / "guides" / "random-models.md").read_text()
+    kept = binom.cdf(50, 100, np.linspace(0, 0.9, 100_001))
+    for points in (1, 2, 3, 7):
+        assert f"| {points} | {100 * np.mean(kept**points):.1f} |" in page
 
 
 def test_more_images_narrow_the_interval() -> None:

@@ -155,7 +155,7 @@ def test_undecided_images_are_counted_over_all_attackers(tmp_path: Path) -> None
     assert json.loads(ran.stdout)["undecided"] == undecided
     text = " ".join((tmp_path / "out" / "table.md").read_text().split())
     assert f"Undecided: {undecided} images, whose 95% interval of the error rate contains 50%." in text
-    assert "Each attack returns a point of its own, so an undecided image gets several chances." in text
+    assert "Each attack returns a point of its own, so an undecided image gets several chances to count as fooled." in text
 
 
 def test_nothing_is_undecided_without_draws(place: Path) -> None:

@@ -216,7 +216,8 @@ def _headline(model: str, row: tuple[Evaluation, ...]) -> Headline:
     warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
     seen = evaluation_with_gradients({"": row[-1]})
     line = "; ".join(filter(None, (evaluation_headline(row[-1], model), seen)))
-    return Headline(line, f"An upper bound: {evaluation_basis(row[-1])}", warnings)
+    bound = "" if row[-1].random else "An upper bound: "  # chance may lower that of a random model
+    return Headline(line, f"{bound}{evaluation_basis(row[-1])}", warnings)
 
 
 def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:

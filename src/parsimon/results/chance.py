@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from parsimon.results.result import CleanPredictions
 
 NO_CHANCE = {"undecided": None, "expected_accuracy": None}  # for JSON, of a model that is not random
-SEVERAL_CHANCES = "Each attack returns a point of its own, so an undecided image gets several chances."
+SEVERAL_CHANCES = (
+    "Each attack returns a point of its own, so an undecided image gets several chances to count as fooled."
+)
 
 
 class Drawn(NamedTuple):

@@ -22,6 +22,8 @@ from parsimon.results.text import percent_ends, radius_text
 from parsimon.results.verdict import Verdict
 
 # Attackers, and the attack of a row about several of them. The other attackers are named where they are made.
+_BOUND = "Each accuracy is an upper bound; a better attacker may leave less."
+_RANDOM_BOUND = "A better attacker may leave less. So may chance, on images with an error rate near 50%."
 NO_DEFENCE, UNAWARE, ALL_ATTACKERS, ALL = "no defence", "unaware of it", "all attackers", "(all)"
 
 
@@ -116,15 +118,15 @@ class DefenceReport(Displayed):
         clean = accuracy_cell(self.verdict) if self.broken else Cell("-")
         robust = accuracy_cell(self.verdict) if self._known else Cell("-")
         groups.append([[Cell(ALL_ATTACKERS), Cell(ALL), clean, robust, Cell("-"), Cell("-")]])
+        behind = next((each.first for each in self.defended.values()), first)
         notes = [
             f"Robust accuracy without a defence: {self.undefended.verdict}. {self._behind}.",
             "Mean: queries per fooled image. Mean of all: a failure counts as the budget.",
-            "Each accuracy is an upper bound; a better attacker may leave less.",
+            _RANDOM_BOUND if behind.random else _BOUND,
             "Intervals: 95%; Wilson for accuracies, percentile bootstrap for queries.",
         ]
         if self.broken:
             notes.insert(1, "Behind the defence, the model classifies no image correctly: there is nothing to attack.")
-        behind = next((each.first for each in self.defended.values()), first)
         if behind.threat.sampling is not None:
             notes += [fooled_by_draws(behind.threat.sampling), *behind.clean.remarks]
         notes += [] if self.chance is None else self.chance.notes()

@@ -10,6 +10,7 @@ from parsimon.core.threat import Sampling
 from parsimon.results.chance import SEVERAL_CHANCES
 from parsimon.results.summary import Summary
 from parsimon.results.text import radius_text
+from parsimon.results.verdict import bound_note
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation, EvaluationGrid
@@ -77,7 +78,7 @@ def _accuracies(comparison: Comparison) -> list[str]:
         notes.append(f"It is estimated from {some}: {verdict}.")
     if other := with_gradients(comparison):
         notes.append(f"{other[0].upper()}{other[1:]}.")
-    return [*notes, "It is an upper bound on the true robust accuracy; more queries tighten it."]
+    return [*notes, bound_note(random=comparison.first.random)]
 
 
 def with_gradients(comparison: Comparison) -> str:

@@ -19,7 +19,7 @@ from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
 from parsimon.results.text import behind, p_text, percent_ends, points_text, radius_text, titled
-from parsimon.results.verdict import Verdict
+from parsimon.results.verdict import Verdict, bound_note
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation, EvaluationGrid
@@ -158,7 +158,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         *warned(evaluation.warnings),
         f"Attacked: correctly classified images that no earlier attack fooled{within}.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
-        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        bound_note(random=evaluation.random),
         *(["White-box attacks see gradients: their row counts all attacks together."] if len(groups) > 2 else []),
         "Intervals: 95%, Wilson.",
         *(f"Accuracy within {each:,} queries: {evaluation.verdict(each)}." for each in smaller),
@@ -221,7 +221,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
     title = f"Robust accuracy{behind(first.any_result.defence)} on {len(first.correct):,} images{limits}"
     notes = [
         f"Share of images that are classified correctly and that no attack fooled ({attacks}).",
-        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        bound_note(random=first.random),
         "An image fooled at a radius counts as fooled at every larger one.",
         "Intervals: 95%, Wilson.",
     ]

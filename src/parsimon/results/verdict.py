@@ -9,6 +9,9 @@ from typing import Any, Literal
 from parsimon.results.statistics import Interval, agresti_coull_interval, wilson_interval
 from parsimon.results.text import percent_range
 
+_BOUND = "It is an upper bound on the true robust accuracy; more queries tighten it."
+_RANDOM_BOUND = "A better attack may lower it. So may chance, for images with an error rate near 50%."
+
 Kind = Literal["measured", "estimate", "at_most"]
 Gate = Literal["estimate", "lower"]
 
@@ -17,7 +20,8 @@ Gate = Literal["estimate", "lower"]
 class Verdict:
     """The robust accuracy: the share of images that are classified correctly and that no attack fooled.
 
-    Attacks give an upper bound on the true robust accuracy; more queries tighten it.
+    Attacks give an upper bound on the true robust accuracy; more queries tighten it. On a random model, chance may
+    lower it further: each decision from draws is one more chance to count as fooled.
 
     Attributes:
         value: The robust accuracy. While images are unfinished it can only fall.
@@ -82,3 +86,8 @@ def product_interval(robust: int, attacked: int, correct: int, images: int) -> I
     low = rate * share - math.hypot(share * (rate - low_rate), rate * (share - low_share))
     high = rate * share + math.hypot(share * (high_rate - rate), rate * (high_share - share))
     return max(0.0, low), min(1.0, high)
+
+
+def bound_note(*, random: bool) -> str:
+    """Return in which direction a robust accuracy may be wrong."""
+    return _RANDOM_BOUND if random else _BOUND
