@@ -349,6 +349,7 @@ def ablation(network: str) -> list[str]:
 RANDOM_MODELS = {
     "noise": "`robust` behind noise of 0.02",
     "dropout": "digits, dropout of a quarter and a half",
+    "dropout-2": "the same, a second run",
 }
 
 
