@@ -117,7 +117,7 @@ def assess(
         comparisons[attacker.name] = found
         if found.unfinished:
             break
-    return DefenceReport(" + ".join(config.defence), comparisons, flag_price, broken)
+    return DefenceReport(" + ".join(config.defence), comparisons, float(flag_price), broken)
 
 
 def _settings_of(attacker: Attacker, config: RunConfig) -> RunConfig:
