@@ -27,6 +27,8 @@ from parsimon.runs.findings import BATCH_SIZE, Findings, find
 from parsimon.runs.inputs import kind_returned
 from parsimon.runs.preparation import Inputs
 
+_INPUTS = ("model", "images", "labels", "eps")  # arguments of every function here
+
 Attacks = Sequence[Attack | str] | Mapping[str, Attack | str]
 
 
@@ -142,7 +144,7 @@ def attack(
             default. For the paper's own, pass `"parsimonious"`.
         settings: Budget, targets, loss and others: see `Settings`.
     """
-    check_names("attack", settings, Settings.__annotations__)
+    check_names("attack", settings, (*_INPUTS, "attack", *Settings.__annotations__))
     attacks = attack_rows([Thrift() if attack is None else attack])
     (result,) = _run(attacks, (model, images, labels), eps, settings).values()
     return result
@@ -170,7 +172,7 @@ def compare(
             paper, if it is there.
         settings: See `Settings`. Each attack maximises its own loss unless one is set.
     """
-    check_names("compare", settings, Settings.__annotations__)
+    check_names("compare", settings, (*_INPUTS, "attacks", "relative_to", *Settings.__annotations__))
     rows = attack_rows(attacks)
     reference = reference_row(relative_to, rows)
     return Comparison(_run(rows, (model, images, labels), eps, settings), reference)
@@ -232,12 +234,13 @@ def evaluate(
     Returns:
         An `Evaluation`; for a mapping of models or a list of radii an `EvaluationGrid`.
     """
+    known = (*_INPUTS, "attacks", "white_box", *EvaluationSettings.__annotations__)
     if beyond := sorted(set(settings) & (set(Settings.__annotations__) - set(AttackSettings.__annotations__))):
         raise InputError(
             f"evaluate has no setting {beyond[0]!r}: all images count, and leaving the true class is the goal. It has "
-            f"{', '.join(EvaluationSettings.__annotations__)}"
+            f"{', '.join(known)}"
         )
-    check_names("evaluate", settings, EvaluationSettings.__annotations__)
+    check_names("evaluate", settings, known)
     if attacks is not None:
         check_black_box(attack_rows(attacks))
     models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"model": model}
@@ -291,7 +294,7 @@ def assess_defence(
         settings: See `SharedSettings`. `defence` is required. `stochastic` is needed only for a model that is random
             without the defence. Each attack maximises its own loss.
     """
-    check_names("assess_defence", settings, SharedSettings.__annotations__)
+    check_names("assess_defence", settings, (*_INPUTS, "flag_price", *SharedSettings.__annotations__))
     plain: dict[str, Any] = {**settings}
     watch = plain.pop("watch", None)
     config = _config(plain, eps=_check_given(eps), images="all")

@@ -103,6 +103,16 @@ def _as_float(value: Real) -> float:
         return math.inf
 
 
+def plain_number(value: object) -> object:
+    """Return a number of numpy or a fraction as Python's own int or float, and anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    try:
+        return int(value) if isinstance(value, Integral) else float(value)
+    except OverflowError:  # beyond the largest float
+        return value
+
+
 def check_flag(name: str, value: object) -> None:
     """Refuse a setting that is neither true nor false."""
     if not isinstance(value, bool):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -74,7 +75,10 @@ class Parsimonious(Attack):
         if self.behaviour == "published" and (self.greedy, self.max_iterations) != ("lazy", 1):
             raise InputError("behaviour='published' needs greedy='lazy' and max_iterations=1")
         if self.block is not None and not (
-            type(self.block) is int and 1 <= self.block <= MOST and self.block.bit_count() == 1
+            isinstance(self.block, Integral)
+            and not isinstance(self.block, bool)
+            and 1 <= self.block <= MOST
+            and int(self.block).bit_count() == 1
         ):
             what = f"block must be a power of two, so that it can be halved down to 1, and at most {MOST:,}"
             raise InputError(f"{what}; got {quote(self.block)}")

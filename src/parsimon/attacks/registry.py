@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from parsimon.attacks import ATTACKS
 from parsimon.attacks.square import Square
 from parsimon.core.parsing import parse_configured, setting_names
 from parsimon.core.types import Attack
-from parsimon.errors import InputError, did_you_mean, quote, unknown_name
+from parsimon.errors import InputError, did_you_mean, plain_number, quote, unknown_name
 
 # Names of settings before version 0.3, under which stored runs may have them.
 _OLD_NAMES: Mapping[type[Attack], Mapping[str, str]] = {Square: {"share": "p_init"}}
@@ -72,8 +73,26 @@ def _as_attack(attack: Attack | str) -> Attack:
     if isinstance(attack, str):
         return parse_attack(attack)
     if isinstance(attack, Attack):
-        return attack
+        return _with_plain_numbers(attack)
     raise InputError(f"an attack must be an instance of parsimon.Attack or the name of one; got {quote(attack)}")
+
+
+def _with_plain_numbers(attack: Attack) -> Attack:
+    """Return an attack whose settings are Python's own numbers: those of numpy wrap around, and fractions are slow."""
+    if not is_dataclass(attack):
+        return attack
+    given = {each.name: getattr(attack, each.name) for each in fields(attack) if each.init}
+    plain = {name: tuple(map(plain_number, _parts(value))) for name, value in given.items()}
+    changed = {
+        name: parts if isinstance(given[name], tuple) else parts[0]
+        for name, parts in plain.items()
+        if [*map(type, parts)] != [*map(type, _parts(given[name]))]
+    }
+    return replace(attack, **changed) if changed else attack
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def reference_row(name: str | None, rows: Collection[str]) -> str | None:

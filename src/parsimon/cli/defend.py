@@ -30,7 +30,7 @@ from parsimon.cli.options import (
     options,
     take_execution,
 )
-from parsimon.cli.output import JSON, QUIET, Exit, answer
+from parsimon.cli.output import JSON, QUIET, Exit, answer, note_images
 from parsimon.cli.present import RESULTS, print_tables
 from parsimon.cli.run import ensure_inputs, results_folder
 from parsimon.defences import DEFENCES
@@ -74,6 +74,7 @@ def defend(defences: tuple[str, ...], flag_price: float, out: Path | None, **set
     folder = out if out is not None and is_begun(out) else results_folder(out)
     ensure_inputs([config], download=download)
     report = runs.assess_stored(config, folder, flag_price)
+    note_images(config.images, len(report.undefended.first.labels), DEFAULTS.images)
     written = _write(report, folder)
     answer(lambda: _document(report, folder, written), partial(_print, report, form, written))
     if not report.finished:

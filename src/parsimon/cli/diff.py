@@ -11,7 +11,7 @@ import click
 from parsimon.cli.baseline import Against
 from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
-from parsimon.cli.present import GATE, Share, print_tables
+from parsimon.cli.present import GATE, Share, check_gate, print_tables
 from parsimon.results.verdict import Gate
 
 NO_WORSE_THAN = click.option(
@@ -37,6 +37,7 @@ def diff(old: Path, new: Path, no_worse_than: float | None, gate: Gate, form: st
     parsimon diff before after
     parsimon diff before after --no-worse-than 0.02 --gate lower
     """
+    check_gate(gate, no_worse_than=no_worse_than)
     against = Against(old, no_worse_than, gate)
     found = against.compare(new)
     answer(lambda: against.described(found), partial(print_tables, [found.table()], form))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from parsimon.cli.output import answer
+from parsimon.errors import InputError
 from parsimon.runs.estimate import Estimate
 
 DRY_RUN = click.option(
@@ -20,6 +21,12 @@ PRICE = click.option(
     metavar="PRICE",
     help="Price of 1,000 queries, for the cost that --dry-run prints.",
 )
+
+
+def check_price(price_per_1000: float | None, *, dry_run: bool) -> None:
+    """Refuse a price that nothing would be multiplied by."""
+    if price_per_1000 is not None and not dry_run:
+        raise InputError("--price-per-1000 is for the cost that --dry-run prints: add --dry-run, or leave it out")
 
 
 def show_estimates(estimates: Sequence[Estimate], price_per_1000: float | None) -> None:

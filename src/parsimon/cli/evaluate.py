@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,7 +14,7 @@ from parsimon import runs
 from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES, MODEL_NAMES
 from parsimon.cli.diff import NO_WORSE_THAN
-from parsimon.cli.estimate import DRY_RUN, PRICE, show_estimates
+from parsimon.cli.estimate import DRY_RUN, PRICE, check_price, show_estimates
 from parsimon.cli.options import (
     ATTACK_HELP,
     BATCH_SIZE,
@@ -36,7 +37,7 @@ from parsimon.cli.options import (
     options,
     take_execution,
 )
-from parsimon.cli.output import JSON, QUIET
+from parsimon.cli.output import JSON, QUIET, note_images
 from parsimon.cli.present import (
     BLACK_BOX_ONLY,
     FAIL_UNDER,
@@ -67,6 +68,7 @@ from parsimon.runs.evaluation import (
     OWN_SETTINGS,
     SHARED_SETTINGS,
     EvaluationConfig,
+    evaluation_config,
     with_attacks,
 )
 
@@ -152,6 +154,8 @@ def evaluate(
     parsimon evaluate evaluation.toml --out results
     """
     execution = take_execution(settings)
+    check_price(settings["price_per_1000"], dry_run=settings["dry_run"])
+    output = Output.of(settings)
     config = _configured(models, given_settings(context, (*OWN_SETTINGS, *SHARED_SETTINGS)), execution)
     folder = results_folder(out)
     planned = [cell for model in config.models for cell in config.cells(model)]
@@ -161,7 +165,7 @@ def evaluate(
         show_estimates(estimate_evaluation(with_attacks(config)), settings["price_per_1000"])
         return
     grid = runs.evaluate(config, folder)
-    finish(grid, folder, Output.of(settings, against))
+    finish(grid, folder, replace(output, against=against))
 
 
 def _configured(models: tuple[str, ...], typed: Mapping[str, Any], execution: Mapping[str, Any]) -> EvaluationConfig:
@@ -184,6 +188,8 @@ def finish(grid: EvaluationGrid, folder: Path, output: Output) -> NoReturn:
         for name, result in evaluation.results.items()
     }
     view = shown(grid, folder)
+    asked, there = evaluation_config(folder).run.images, len(grid.any_evaluation.correct)
+    note_images(asked, there, DEFAULTS.run.images)
     write_results(results, folder / RESULTS)
     written = [folder / RESULTS, *write_tables(view.tables, folder), folder / PAGE]
     write_report([folder], folder / PAGE)

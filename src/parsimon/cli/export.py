@@ -10,7 +10,7 @@ import click
 
 from parsimon import runs
 from parsimon.cli.options import PathName, choice, options
-from parsimon.cli.output import JSON, answer
+from parsimon.cli.output import JSON, answer, counted
 from parsimon.cli.verify import OWN_MODEL
 from parsimon.errors import unknown_name
 from parsimon.report.adversarial import Form, Row, export_adversarial
@@ -81,6 +81,6 @@ def _described(folder: Path, form: Form, rows: list[Row]) -> dict[str, Any]:
 
 def _print(written: list[dict[str, Any]]) -> None:
     for each in written:
-        print(f"{each['images']:,} adversarial images: {each['folder']}")
+        print(f"{counted(each['images'], 'adversarial image')}: {each['folder']}")
         if each["fools_as_png"] is not None:
-            print(f"  As PNG {each['in_ball_as_png']:,} are in the ball, and {each['fools_as_png']:,} fool the model.")
+            print(f"  As PNG: {each['in_ball_as_png']:,} in the ball, {each['fools_as_png']:,} fooling the model.")

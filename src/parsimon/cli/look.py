@@ -11,7 +11,7 @@ import click
 from parsimon import runs
 from parsimon.cli import evaluate
 from parsimon.cli.options import FORMAT, PathName, options
-from parsimon.cli.output import JSON, Exit, answer
+from parsimon.cli.output import JSON, Exit, answer, counted
 from parsimon.cli.present import FAIL_UNDER, GATE, Output
 from parsimon.cli.show import shown
 from parsimon.errors import InputError
@@ -36,11 +36,12 @@ def show(folder: Path, **settings: Any) -> None:
     parsimon show parsimon-results/2026-11-16-024905
     parsimon show results --json
     """
+    output = Output.of(settings)
     if runs.is_evaluation(folder):
         view = evaluate.shown(runs.load_evaluation(folder), folder)
     else:
         view = shown(runs.load(folder), folder)
-    sys.exit(Exit.DONE if view.present(Output.of(settings)) else Exit.BELOW_GATE)
+    sys.exit(Exit.DONE if view.present(output) else Exit.BELOW_GATE)
 
 
 @click.command()
@@ -99,7 +100,13 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
     if evaluations and len(folders) > 1:
         raise InputError(f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders")
     if evaluations:
-        figure = _evaluation_figure(runs.load_evaluation(folders[0]), against, log, _WIDTHS[width])
+        grid = runs.load_evaluation(folders[0])
+        if grid.unfinished == len(grid.models) * len(grid.radii):
+            raise InputError(
+                f"no model at any radius of {folders[0]} is finished, so there is nothing to plot yet. First: parsimon "
+                f"resume {folders[0]}"
+            )
+        figure = _evaluation_figure(grid, against, log, _WIDTHS[width])
     elif against == "radius":
         raise InputError("a run has one radius: --against radius is for an evaluation (parsimon evaluate)")
     else:
@@ -110,7 +117,8 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
 
 def _evaluation_figure(grid: EvaluationGrid, against: str | None, log: bool, width: float) -> Figure:
     if grid.unfinished:
-        print(f"note: {grid.unfinished:,} evaluations are unfinished and not drawn", file=sys.stderr)
+        verb = "is" if grid.unfinished == 1 else "are"
+        print(f"note: {counted(grid.unfinished, 'evaluation')} {verb} unfinished and not drawn", file=sys.stderr)
     several = len(grid.radii) > 1 or grid.any_evaluation.random  # which has no curve against queries
     if (against or ("radius" if several else "queries")) == "radius":
         return figures.accuracy_against_radius(grid, width=width)
@@ -124,7 +132,8 @@ def _run_figure(folders: tuple[Path, ...], log: bool, width: float) -> Figure:
     comparisons = {name: runs.load(folder) for name, folder in zip(names, folders, strict=True)}
     for name, comparison in comparisons.items():
         if comparison.unfinished:
-            note = f"note: {name} has {comparison.unfinished:,} unfinished images: curves end where one stopped"
+            left = counted(comparison.unfinished, "unfinished image")
+            note = f"note: {name} has {left}: curves end where one stopped"
             print(note, file=sys.stderr)
     exact = {name: comparison for name, comparison in comparisons.items() if not comparison.first.random}
     for name in (set(comparisons) - set(exact)) if exact else ():

@@ -81,6 +81,18 @@ def note(sentence: str) -> None:
         print(sentence, file=sys.stderr)
 
 
+def note_images(asked: int | str, there: int, usual: int | str) -> None:
+    """Say that the data have fewer images than the user asked for; `usual` is the default, which nobody asked for."""
+    typed = click.get_current_context().get_parameter_source("images") is click.core.ParameterSource.COMMANDLINE
+    if isinstance(asked, int) and asked > there and (typed or asked != usual):
+        note(f"note: the data have only {counted(there, 'image')}, fewer than --images {asked:,}")
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things, whose plural ends in s."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def answer(data: Callable[[], Any], text: Callable[[], None]) -> None:
     """Print the data as JSON if the user asked for it, and the text otherwise."""
     if as_json():

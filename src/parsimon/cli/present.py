@@ -16,6 +16,7 @@ from rich.markup import escape
 from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
 from parsimon.cli.streams import print_rich
+from parsimon.errors import InputError
 from parsimon.report.page import PAGE
 from parsimon.report.picture import save_examples
 from parsimon.results.result import Result
@@ -56,6 +57,13 @@ GATE = click.option(
 )
 
 
+def check_gate(gate: Gate, **thresholds: float | None) -> None:
+    """Refuse a gate that compares nothing; `thresholds` are those that the command has."""
+    if gate == "lower" and all(each is None for each in thresholds.values()):
+        flags = " or ".join(f"--{name.replace('_', '-')}" for name in thresholds)
+        raise InputError(f"--gate lower compares nothing without a threshold: add {flags}, or leave it out")
+
+
 @dataclass(frozen=True)
 class Output:
     """The output options of a command: the format, and the gates.
@@ -73,9 +81,11 @@ class Output:
     against: Against | None = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], against: Against | None = None) -> Output:
-        """Take the options of a command."""
-        return cls(settings["form"], settings["fail_under"], settings["gate"], against)
+    def of(cls, settings: Mapping[str, Any]) -> Output:
+        """Take the options of a command, before it starts."""
+        names = [name for name in ("fail_under", "no_worse_than") if name in settings]
+        check_gate(settings["gate"], **{name: settings[name] for name in names})
+        return cls(settings["form"], settings["fail_under"], settings["gate"])
 
 
 @dataclass(frozen=True)

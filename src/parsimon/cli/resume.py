@@ -26,10 +26,10 @@ def resume(folder: Path, track: tuple[str, ...], **settings: Any) -> None:
     It classifies the clean images again, and repeats only model calls whose responses were not stored. No query is
     charged twice. To read a finished run, use `parsimon show`.
     """
-    execution = take_execution(settings)
+    execution, output = take_execution(settings), Output.of(settings)
     if not runs.is_evaluation(folder):
         start = partial(runs.resume, folder, **execution)
-        finish(tracked_run(start, runs.config_of(folder), folder, track), folder, Output.of(settings))
+        finish(tracked_run(start, runs.config_of(folder), folder, track), folder, output)
     if track:
         raise InputError("an evaluation is not tracked: leave out track", argument="track")
-    evaluate.finish(runs.resume_evaluation(folder, **execution), folder, Output.of(settings))
+    evaluate.finish(runs.resume_evaluation(folder, **execution), folder, output)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from parsimon.attacks.registry import attack_rows
 from parsimon.cli.baseline import BASELINE, Against
 from parsimon.cli.completion import ATTACK_NAMES
 from parsimon.cli.diff import NO_WORSE_THAN
-from parsimon.cli.estimate import DRY_RUN, PRICE, show_estimates
+from parsimon.cli.estimate import DRY_RUN, PRICE, check_price, show_estimates
 from parsimon.cli.options import (
     ATTACK_HELP,
     DOWNLOAD,
@@ -113,6 +114,8 @@ def compare(attacks: tuple[str, ...], **settings: Any) -> None:
 def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
     """Start a run with the options of its command, or estimate it."""
     execution, gate = take_execution(settings), settings["gate"]
+    check_price(settings["price_per_1000"], dry_run=settings["dry_run"])
+    output = Output.of(settings)
     folder = results_folder(settings["out"])
     ensure_inputs([config], download=settings["download"])
     against = Against.given(settings["baseline"], settings["no_worse_than"], gate, [config])
@@ -121,7 +124,7 @@ def _launch(config: RunConfig, settings: dict[str, Any]) -> None:
         return
     start = partial(runs.run, config, folder, **execution)
     comparison = tracked_run(start, config, folder, settings["track"])
-    finish(comparison, folder, Output.of(settings, against))
+    finish(comparison, folder, replace(output, against=against))
 
 
 def ensure_inputs(configs: Sequence[RunConfig], *, download: bool) -> None:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, NoReturn
 
 from parsimon import runs
+from parsimon.cli.output import note_images
 from parsimon.cli.present import BLACK_BOX_ONLY, PICTURE, RESULTS, Headline, Output, Shown, write_examples
 from parsimon.report.export import write_results
 from parsimon.report.page import refresh
@@ -17,6 +18,7 @@ from parsimon.results.headline import advice, headline
 from parsimon.results.result import Comparison, Result
 from parsimon.results.summary import Summary
 from parsimon.results.table import write_tables
+from parsimon.runs.config import DEFAULTS
 
 
 def shown(comparison: Comparison, folder: Path) -> Shown:
@@ -33,6 +35,7 @@ def shown(comparison: Comparison, folder: Path) -> Shown:
 
 def finish(comparison: Comparison, folder: Path, output: Output) -> NoReturn:
     """Write the result files, print the verdict, and exit with the code for scripts."""
+    note_images(runs.config_of(folder).images, len(comparison.first.labels), DEFAULTS.images)
     write_results(comparison.results, folder / RESULTS)
     written = [folder / RESULTS, *write_tables(comparison.tables(), folder)]
     if write_examples(comparison.results.values(), folder / PICTURE, runs.classes_of(folder)):

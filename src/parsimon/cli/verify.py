@@ -118,6 +118,6 @@ def _table(audits: list[RunAudit]) -> Table:
     if missing:
         notes.append(f"Not verified, since their runs are missing: {'; '.join(missing)}.")
     if left := sum(audit.unfinished for audit in audits):
-        notes.append(f"{left:,} attacks on images are unfinished, and have nothing to verify yet.")
+        notes.append(f"Unfinished attacks on images, with nothing to verify yet: {left:,}.")
     how = f"made again and drawn {draws:,} times" if draws else "drawn again and queried once"
     return Table(f"Successes, each {how}", headers, groups, notes)

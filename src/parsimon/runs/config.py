@@ -21,7 +21,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -34,12 +33,13 @@ from msgspec import Meta
 from parsimon.core.parsing import parse_number
 from parsimon.core.threat import LEAST_ERROR_RATE, MOST_DRAWS, Loss, Sampling, Scores, Targets, Threat, check_radius
 from parsimon.defences.registry import any_random, as_texts, check_together, parse_defence
-from parsimon.errors import LARGEST, InputError, quote, shorten, unknown_name
+from parsimon.errors import LARGEST, InputError, plain_number, quote, shorten, unknown_name
 
 Described = TypeVar("Described")
 
 SAMPLING = ("repeats", "draws", "error_rate")  # settings of random models
 
+_NO_VALUE = (msgspec.ValidationError, OverflowError, UnicodeError)  # the last for text that is no text
 _LARGEST_FILE = 2**20  # bytes of a file that describes a run
 _LARGEST_BATCH = 2**16
 _MOST_IN_FLIGHT = 2**20
@@ -81,6 +81,33 @@ def _described(hint: Any, value: object) -> str:
     return ", or ".join(_described(each, value) for each in get_args(hint) if each is not type(None))
 
 
+def _refusal(name: str, hint: Any, given: Any) -> InputError:
+    """Return the error for a field that may not have a value; of several numbers, it names the one at fault."""
+    items = get_args(get_args(hint)[0]) if get_origin(hint) is Annotated else ()
+    if items and items[0] in (Count, Radius) and isinstance(given, list | tuple):
+        for each in given:
+            if not _fits(_plain(each), items[0]):
+                return _refusal(name, items[0], each)
+    return InputError(f"{name} must be {_described(hint, _plain(given))}; got {quote(given)}", argument=name)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except _NO_VALUE:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with numbers and texts of numpy, and fractions, as Python's own."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.bool_ | np.str_):
+        return value.item()
+    return plain_number(value)
+
+
 def allowed_values(record: type, name: str) -> str:
     """Say in words what a field of a record may be."""
     return _described(_hints(record)[name], None)
@@ -94,14 +121,10 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             given = getattr(self, name)
             if isinstance(given, Checked):
                 continue
-            value = given.item() if isinstance(given, np.generic) else given
-            value = float(value) if isinstance(value, Fraction) else value
             try:
-                checked = msgspec.convert(value, hint)
-            except (msgspec.ValidationError, OverflowError, UnicodeError):  # the last for text that is no text
-                raise InputError(
-                    f"{name} must be {_described(hint, value)}; got {quote(given)}", argument=name
-                ) from None
+                checked = msgspec.convert(_plain(given), hint)
+            except _NO_VALUE:
+                raise _refusal(name, hint, given) from None
             msgspec.structs.force_setattr(self, name, checked)
 
 

@@ -121,7 +121,7 @@ def assess(
         comparisons[attacker.name] = found
         if found.stopped:
             break
-    return DefenceReport(" + ".join(config.defence), comparisons, flag_price, broken)
+    return DefenceReport(" + ".join(config.defence), comparisons, float(flag_price), broken)
 
 
 def _settings_of(attacker: Attacker, config: RunConfig) -> RunConfig:
@@ -138,6 +138,12 @@ def check_assessable(config: RunConfig, flag_price: float) -> None:
     if not config.defence:
         raise InputError(
             "there is no defence to assess: name one, as in defence='noise,sigma=0.02'", argument="defence"
+        )
+    if flag_price != FLAG_PRICE and all(parse_defence(each).changes != "nothing" for each in config.defence):
+        raise InputError(
+            f"flag_price is the cost of a query that a detector flags, and {' + '.join(config.defence)} flags none: "
+            "leave it out",
+            argument="flag_price",
         )
     for name in ("loss", "until_budget"):
         if getattr(config, name):

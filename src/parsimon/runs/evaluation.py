@@ -47,8 +47,8 @@ LABEL_ENSEMBLE = ("haggle", "rays")  # the same, if a model returns labels
 WHITE_BOX = "pgd"
 _CONFIG = "evaluation.toml"
 
-Radii = Annotated[tuple[Radius, ...], Meta(min_length=1, description="a list of numbers or fractions such as 8/255")]
-Counts = Annotated[tuple[Count, ...], Meta(min_length=1, description="a list of whole numbers, at least 1")]
+Radii = Annotated[tuple[Radius, ...], Meta(min_length=1, description="at least one number or fraction such as 8/255")]
+Counts = Annotated[tuple[Count, ...], Meta(min_length=1, description="at least one whole number, each at least 1")]
 
 RunCell = Callable[[RunConfig, Collection[int]], Mapping[str, Result]]
 
