@@ -72,7 +72,7 @@ def run(context: click.Context, /, spec: Path | None, **settings: Any) -> None:
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A TOML file can
     describe the run, with these options' names and `attacks`, a list; options replace its settings. The run is stored
-    as it goes: whatever ends it, `parsimon resume` continues from the last response.
+    as it goes: whatever ends it, `parsimon resume` continues, and repeats a few calls at most.
 
     \b
     parsimon run --model standard --eps 4/255 --attack square
