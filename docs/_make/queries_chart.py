@@ -77,7 +77,7 @@ def chart(rows: list[Row], *, narrow: bool = False) -> Figure:
         axes.annotate(text, (0.99, middle), xycoords=("axes fraction", "data"), ha="right", va="center", color=MUTED)
     for place, row in zip(places, rows, strict=True):
         draw(axes, place, row)
-    axes.set(xscale="log", xlim=(1.5 if narrow else 3.8, 1000), ylim=(places[-1] + 0.8, -above - 0.6), yticks=places)
+    axes.set(xscale="log", xlim=(1.5 if narrow else 3.8, 1400), ylim=(places[-1] + 0.8, -above - 0.6), yticks=places)
     between = "\n" if narrow else "  "
     labels = [f"{row.network}{between}({row.data}, {row.eps})" for row in rows]
     axes.set_yticklabels(labels, fontsize=LETTERS, linespacing=1.0)
