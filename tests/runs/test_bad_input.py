@@ -32,8 +32,8 @@ from parsimon.core.model import Model
 from parsimon.core.parsing import parse_number
 from parsimon.data import open_data
 from parsimon.errors import ParsimonError, quote
+from parsimon.runs.classify import classify
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import classify
 from small_model import IMAGES, LABELS, linear
 
 HUGE = 10**5000  # Python itself refuses to print it

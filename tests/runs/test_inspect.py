@@ -17,15 +17,15 @@ from parsimon.cli.commands import command
 from parsimon.core.threat import Scores, Threat
 from parsimon.defences import InputNoise
 from parsimon.models import as_model
+from parsimon.runs.classify import check_shape
 from parsimon.runs.diagnose import Finding, inspect
-from parsimon.runs.preflight import check_shape
 from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
 
 
 def findings(
     model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, scores: Scores = "logits"
 ) -> dict[str, Finding]:
-    found = list(inspect(as_model(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
+    found = list(inspect(as_model(model), images, np.asarray(labels), Threat(0.02), 4, declared=scores))
     assert len({each.name for each in found}) == len(found)
     return {each.name: each for each in found}
 

@@ -46,7 +46,7 @@ from parsimon.results.chance import NO_CHANCE
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.table import write_tables
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.config import read_toml
 from parsimon.runs.dry_run import estimate_evaluation
 from parsimon.runs.evaluation import (

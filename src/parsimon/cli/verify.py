@@ -16,7 +16,7 @@ from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
 from parsimon.cli.present import print_tables
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.audit import SIGNIFICANCE, RunAudit
 
 OWN_MODEL = click.option(

@@ -242,18 +242,18 @@ def changes_scores(model: Model) -> bool:
     return isinstance(model, ScoreDefendedModel) or changes_scores(model.model)
 
 
-def needs_kind(model: Model) -> bool:
-    """Return whether a defence must be told what the model behind it returns, before the model can be called."""
+def needs_score_kind(model: Model) -> bool:
+    """Return whether a defence must know what the model behind it returns, before the model can be called."""
     if not isinstance(model, DefendedModel):
         return False
-    return (isinstance(model, ScoreDefendedModel) and model.received is None) or needs_kind(model.model)
+    return (isinstance(model, ScoreDefendedModel) and model.received is None) or needs_score_kind(model.model)
 
 
-def told(model: Model, returns: Scores) -> Model:
+def with_score_kind(model: Model, returns: Scores) -> Model:
     """Return the defended model whose defences know what the model behind all of them returns."""
     if not isinstance(model, DefendedModel):
         return model
-    behind = told(model.model, returns)
+    behind = with_score_kind(model.model, returns)
     if isinstance(model, ScoreDefendedModel) and model.received is None:
         return model.defence.protect(behind, returns)
     return model.around(behind)

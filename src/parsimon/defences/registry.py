@@ -13,7 +13,7 @@ from parsimon.core.model import Model
 from parsimon.core.parsing import parse_configured
 from parsimon.core.threat import Scores
 from parsimon.defences.aaa import AAA
-from parsimon.defences.base import Defence, told
+from parsimon.defences.base import Defence, with_score_kind
 from parsimon.defences.bit_depth import BitDepth
 from parsimon.defences.blacklight import Blacklight
 from parsimon.defences.input_noise import InputNoise
@@ -89,7 +89,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
     check_together(parsed, model.detector)
     for defence in reversed(parsed):
         model = defence.protect(model)
-    return model if returns is None else told(model, returns)
+    return model if returns is None else with_score_kind(model, returns)
 
 
 def any_random(defences: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from parsimon.report.headline import about_attacks, grid_top, headline, run_top
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, radius_text
 
 
 def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> Data:
@@ -120,7 +120,7 @@ def sentence_of(comparison: Comparison, spec: Mapping[str, Any]) -> str:
     goal = f"make {model} predict a chosen other class for" if first.threat.targeted else f"fool {model} on"
     return (
         f"{attacks} tried to {goal} {len(first.outcomes):,} images that it classifies correctly{source}, with at most "
-        f"{first.budget:,} queries per image, changing no pixel by more than {first.threat.eps * 255:.4g}/255."
+        f"{first.budget:,} queries per image, changing no pixel by more than {radius_text(first.threat.eps)}."
     )
 
 

@@ -9,7 +9,7 @@ from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
 from parsimon.results.notes import with_gradients
 from parsimon.results.result import Comparison
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, percent_range, radius_text
 from parsimon.results.verdict import Verdict
 
 
@@ -18,7 +18,7 @@ def headline(
 ) -> Data:
     """Return a robust accuracy as the page shows it, with a line on what it is about."""
     what = f"{'Accuracy under targeted attack' if targeted else 'Robust accuracy'}{behind(defence)}"
-    interval = None if verdict.interval is None else "{:.1f} to {:.1f}".format(*(100 * end for end in verdict.interval))
+    interval = None if verdict.interval is None else percent_range(verdict.interval)
     shown = {"name": name, "what": what, "value": _value(verdict), "interval": interval}
     return {**shown, "kind": _kind(verdict), "about": about}
 

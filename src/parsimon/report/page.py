@@ -30,7 +30,7 @@ from parsimon.report.gallery import gallery_of
 from parsimon.report.picture import class_names
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.result import Comparison
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation, load_evaluation
 
 PAGE = "report.html"

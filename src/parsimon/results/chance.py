@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from parsimon.core.types import Outcome
 from parsimon.results.statistics import Interval, agresti_coull_interval, bootstrap_interval, wilson_interval
+from parsimon.results.text import percent_range
 
 if TYPE_CHECKING:
     from parsimon.results.result import CleanPredictions
@@ -89,7 +90,7 @@ class ExpectedAccuracy:
     estimate: bool
 
     def __str__(self) -> str:
-        ends = "" if self.interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.interval))
+        ends = "" if self.interval is None else f" ({percent_range(self.interval)})"
         return f"{'about ' * self.estimate}{self.value:.1%}{ends}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from parsimon.results.result import Comparison, Result
 from parsimon.results.rows import Row
 from parsimon.results.statistics import interval_of, wilson_interval
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import accuracy_cell, number_cell, radius_text
+from parsimon.results.tables import accuracy_cell, number_cell
+from parsimon.results.text import percent_ends, radius_text
 from parsimon.results.verdict import Verdict
 
 # Attackers, and the attack of a row about several of them. The other attackers are named where they are made.
@@ -122,11 +123,11 @@ class DefenceReport(Displayed):
         robust = sum(not each.success or each.first_flag is not None for each in outcomes)
         stopped = Verdict.of(robust, len(outcomes), correct, images, unfinished=result.summary.unfinished > 0)
         costs = [self.cost(each) for each in outcomes]
-        low, high = wilson_interval(len(flags), len(outcomes))
+        flagged = wilson_interval(len(flags), len(outcomes))
         return [
             Cell(attacker),
             Cell(name),
-            Cell(f"{len(flags) / len(outcomes):.1%}", interval=(f"{100 * low:.1f}", f"{100 * high:.1f}")),
+            Cell(f"{len(flags) / len(outcomes):.1%}", interval=percent_ends(flagged)),
             number_cell(median(flags) if flags else None, interval_of(flags, np.median)),
             accuracy_cell(stopped),
             number_cell(fmean(costs), interval_of(costs, np.mean)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from parsimon.core.threat import Sampling
 from parsimon.results.chance import SEVERAL_CHANCES
 from parsimon.results.summary import Summary
+from parsimon.results.text import radius_text
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import EvaluationGrid
@@ -160,7 +161,7 @@ def fooled_by_draws(sampling: Sampling) -> str:
 def grid_chance_notes(grid: EvaluationGrid) -> list[str]:
     """Return what chance leaves open in each cell of an evaluation of random models."""
     cells = [
-        (f"{model} at {each.eps * 255:.4g}/255", each.chance) for model, row in grid.evaluations.items() for each in row
+        (f"{model} at {radius_text(each.eps)}", each.chance) for model, row in grid.evaluations.items() for each in row
     ]
     undecided = [f"{name} {chance.undecided:,}" for name, chance in cells if chance is not None]
     expected = [f"{name} {chance.expected}" for name, chance in cells if chance is not None and chance.expected]

@@ -18,6 +18,7 @@ from parsimon.results.notes import (
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
+from parsimon.results.text import behind, p_text, percent_ends, points_text, radius_text, titled
 from parsimon.results.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ def paired_table(subject: str, pairs: Mapping[str, Paired], defence: Sequence[st
         [
             Cell(name),
             *(Cell(f"{count:,}") for count in (pair.both, pair.only_a, pair.only_b)),
-            Cell(_points(pair.difference), interval=_ends(_points, pair.difference_interval)),
-            Cell(_p(pair.success_p)),
+            Cell(points_text(pair.difference), interval=_ends(points_text, pair.difference_interval)),
+            Cell(p_text(pair.success_p)),
             Cell(_ratio(pair.mean_ratio), interval=_ends(_ratio, pair.mean_ratio_interval)),
-            Cell(_p(pair.queries_p)),
+            Cell(p_text(pair.queries_p)),
         ]
         for name, pair in pairs.items()
     ]
@@ -232,27 +233,12 @@ def grid_table(grid: EvaluationGrid) -> Table:
     return Table(title, ["eps", *grid.models], groups, notes)
 
 
-def behind(defence: Sequence[str]) -> str:
-    """Return what follows the name of a model: its defences, if it has any."""
-    return f" behind {' + '.join(defence)}" if defence else ""
-
-
-def titled(title: str, defence: Sequence[str]) -> str:
-    """Return a title that begins with the defences, if there are any."""
-    return f"Behind {' + '.join(defence)}: {title}" if defence else title
-
-
-def radius_text(eps: float) -> str:
-    """Return a radius as a fraction of 255."""
-    return f"{eps * 255:.4g}/255"
-
-
 def accuracy_cell(verdict: Verdict | None) -> Cell:
     """Return the cell of an accuracy; `<=` marks one that can still fall."""
     if verdict is None:
         return Cell("-")
-    interval = verdict.interval and _percent(verdict.interval)
-    return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=_ends("{:.1f}".format, interval))
+    interval = verdict.interval and percent_ends(verdict.interval)
+    return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=interval)
 
 
 def number_cell(number: float | None, interval: Interval | None = None) -> Cell:
@@ -276,19 +262,9 @@ def _radius(radius: float) -> str:
     return f"{radius:.4f}"
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
-
-
 def _ratio(value: float | None) -> str:
     if value is None:
         return "-"
     if math.isinf(value):
         return "inf"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "<0.001" if value < 0.001 else f"{value:.3f}"

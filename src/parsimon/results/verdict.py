@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from parsimon.results.statistics import Interval, agresti_coull_interval, wilson_interval
+from parsimon.results.text import percent_range
 
 Kind = Literal["measured", "estimate", "at_most"]
 Gate = Literal["estimate", "lower"]
@@ -48,9 +49,8 @@ class Verdict:
         """Return the number as a text with its interval."""
         if self.interval is None:
             return f"at most {self.value:.1%} so far"
-        low, high = (f"{100 * end:.1f}" for end in self.interval)
         about = "about " if self.kind == "estimate" else ""
-        return f"{about}{self.value:.1%} ({low} to {high})"
+        return f"{about}{self.value:.1%} ({percent_range(self.interval)})"
 
     def passes(self, least: float, gate: Gate = "estimate") -> bool:
         """Return whether the robust accuracy, or the lower end of its interval, is at least this. Unfinished: no."""

@@ -24,10 +24,11 @@ from parsimon.results.chance import Drawn
 from parsimon.results.result import Comparison, Result
 from parsimon.results.statistics import fisher
 from parsimon.runs import stored
+from parsimon.runs.classify import check_shape, classify, draw_classes
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation
 from parsimon.runs.inputs import open_model_for
-from parsimon.runs.preflight import check_shape, check_threat, classify, draw_classes
+from parsimon.runs.preflight import check_threat
 from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 

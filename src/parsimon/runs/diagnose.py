@@ -1,4 +1,4 @@
-"""Find what is doubtful about a model, and not wrong: scores that tell little, accuracy near chance, normalisation.
+"""Find what is doubtful about a model but not invalid: coarse scores, accuracy near chance, normalisation.
 
 Every run carries the `doubts` as warnings. `inspect` is `parsimon check`: it lists everything it finds about a model,
 good and bad.
@@ -22,7 +22,9 @@ from parsimon.core.types import ImageSource
 from parsimon.errors import InputError, OutageError, ParsimonError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import agresti_coull_interval
-from parsimon.runs.preflight import check_any, classify, count_differing, largest_difference, prepare
+from parsimon.runs.classify import classify
+from parsimon.runs.preflight import check_any, prepare
+from parsimon.runs.same_model import count_differing, largest_difference
 
 _TIMED_CALLS = 5
 _LEAST_IMAGES = 10  # fewer say nothing about accuracy
@@ -125,14 +127,14 @@ def inspect(
     threat: Threat,
     batch_size: int,
     *,
-    detect: bool = False,
+    declared: Scores | None = None,
 ) -> Iterator[Finding]:
     """Yield everything that can be found out about a model before it is attacked; an error ends the list.
 
-    With `detect`, the kind of the first scores is detected instead of taken from the threat.
+    `declared` is what the model is said to return; None: it is detected.
     """
     try:
-        clean = prepare(model, images, labels, threat, batch_size, detect=detect)
+        clean = prepare(model, images, labels, threat, batch_size, declared=declared)
         check_any(clean, clean.correct)
         pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
         yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")

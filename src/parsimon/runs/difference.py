@@ -11,7 +11,7 @@ from parsimon.errors import InputError, quote
 from parsimon.results.diff import Diff, Difference, DiffRow, Standing, difference
 from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs import stored
 from parsimon.runs.config import SAMPLING, RunConfig
 from parsimon.runs.evaluation import evaluation_config, is_evaluation, load_evaluation

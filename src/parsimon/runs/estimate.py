@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
+from parsimon.runs.classify import classify
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import classify
 
 LONG_SECONDS = 300  # a run that may take longer says so before it starts
 _TIMED_CALLS = 3

@@ -72,7 +72,7 @@ def execute(
         if config.execution.progress is not False and (store is None or store.get_fact("predicted") is None):
             announce(Estimate.of(config, attacks, len(chosen), len(job.images), seconds_per_query))
         if store is not None and config.stochastic:
-            prepared = restore_random(store, prepared, job.targets)
+            prepared = restore_random(store, prepared, job)
             clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
             clean = record_clean(store, clean, prepared.labels, chosen, job.undefended)
