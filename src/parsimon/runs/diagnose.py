@@ -31,7 +31,8 @@ from parsimon.runs.same_model import count_differing, largest_difference
 _TIMED_CALLS = 5
 _LEAST_IMAGES = 10  # fewer say nothing about accuracy
 _LEAST_SCORES = 5  # other than 0 and 1, which a saturated softmax returns, too
-_ROUNDED_TO = (0, 1, 2)  # decimals
+_ROUNDED_TO = (0, 1, 2, 3)  # decimals
+_STEPS = 50  # of the number format per step of the decimals, or a score could lie near a decimal by chance
 _FEW_VALUES, _REPEATED = 256, 4  # as many as 8 bits have, each four times on average
 _TRIED_IMAGES = 64
 # Normalisation is tried where accuracy leaves room, and reported where a sign test and the gain leave no doubt. With
@@ -70,12 +71,27 @@ def _coarse(scores: NDArray[np.float32], *, few: bool) -> str | None:
     inner = different[(different != 0) & (different != 1)]
     if len(inner) < _LEAST_SCORES:
         return None
-    for decimals in _ROUNDED_TO:
-        if np.allclose(inner, inner.round(decimals), rtol=1e-6, atol=1e-7):
-            return f"The model's scores are rounded to {decimals} decimal{'' if decimals == 1 else 's'}."
+    if (decimals := _rounded_to(inner)) is not None:
+        return f"The model's scores are rounded to {decimals} decimal{'' if decimals == 1 else 's'}."
     values = len(np.unique(inner))
     if few and values <= _FEW_VALUES and values * _REPEATED <= len(inner):
         return f"The model's scores of the first {len(scores):,} images take only {values:,} different values."
+    return None
+
+
+def _rounded_to(scores: NDArray[np.float64]) -> int | None:
+    """Return the number of decimals that all scores have, up to the precision of their number format; None: many.
+
+    Scores below that precision are not rounded: a rounded one would be 0. Saturated ones come as close to 0 and 1.
+    """
+    with np.errstate(over="ignore"):
+        half = np.array_equal(scores, scores.astype(np.float16))
+    spacing = np.spacing(np.abs(scores).astype(np.float16 if half else np.float32)).astype(np.float64)
+    for decimals in _ROUNDED_TO:
+        rounded = scores.round(decimals)
+        telling = np.count_nonzero(_STEPS * spacing <= 10.0**-decimals)
+        if telling >= _LEAST_SCORES and (rounded != 0).all() and (np.abs(scores - rounded) <= 2 * spacing).all():
+            return decimals
     return None
 
 
