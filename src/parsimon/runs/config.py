@@ -214,7 +214,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         check_radius(self.radius, self.eps)
         for name in SAMPLING:
             if getattr(self, name) is not None and not (self.stochastic or any_random(self.defence or ())):
-                raise InputError(f"{name} is for random models: it needs stochastic=True (--random)", argument=name)
+                raise InputError(f"{name} is for random models: it needs stochastic=True", argument=name)
         if self.repeats is not None and self.repeats > self.budget:
             raise InputError(
                 f"repeats must be at most the budget, or no point can be queried; got {self.repeats:,} and "

@@ -19,7 +19,7 @@ from parsimon.runs.evaluation import evaluation_config, is_evaluation, load_eval
 # Two models are compared only if these agree: a weaker attack would make the new one look better. The defence may
 # differ: what it buys is a separate question, and the title names it.
 _MUST_AGREE = ("attacks", "budget", "targets", "loss", "eight_bit", "selection", "sample", "stochastic")
-_RANDOM_HINT = "attack both with stochastic=True (--random), which a model that is not random allows too"
+_RANDOM_HINT = "attack both with stochastic=True, which a model that is not random allows too"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from parsimon.core.model import Model
 from parsimon.core.threat import Sampling, Threat
 from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images, as_numpy, check_labels
-from parsimon.errors import InputError, ParsimonError
+from parsimon.errors import ParsimonError
 from parsimon.results.display import Displayed
 from parsimon.results.table import Cell, Table
 from parsimon.runs.config import RunConfig
@@ -69,7 +69,6 @@ def find(model: Model, images: Any, labels: Any, config: RunConfig) -> Iterator[
         classes = None if predicted else check_labels(as_numpy(labels, "labels"), len(source))
         defended_model, _ = with_known_scores(defended_model, source, threat, config.scores)
     except ParsimonError as error:
-        argument = error.argument if isinstance(error, InputError) else None
-        yield Finding("images, labels, model", "error", str(error), argument)
+        yield Finding("images, labels, model", "error", str(error), error.argument)
         return
     yield from inspect(defended_model, source, classes, threat, config.batch_size or BATCH_SIZE, declared=declared)

@@ -15,7 +15,8 @@ from parsimon.core.draws import Purpose, draw_keys
 from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat, predicted_classes
 from parsimon.runs.classify import classify, draw_classes
-from parsimon.runs.same_model import agree, check_determinism, largest_difference
+from parsimon.runs.consistency import check_consistency, check_keyed_consistency
+from parsimon.runs.same_model import agree, largest_difference
 from parsimon.runs.score_kind import ScoreKind
 
 _NOT_RANDOM = (
@@ -37,6 +38,7 @@ class Predictions(ABC):
         self._columns: int | None = None
         self._predicted: list[NDArray[np.intp]] = []
         self._confidence: list[NDArray[np.float64]] = []
+        self._warnings: tuple[str, ...] = ()
 
     @property
     def predicted(self) -> NDArray[np.intp]:
@@ -62,7 +64,7 @@ class Predictions(ABC):
 
 
 class ExactPredictions(Predictions):
-    """Predictions from one response per image, of a model that is checked not to be random."""
+    """Predictions from one response per image, of a model that is checked to respond to the image alone."""
 
     _scores: NDArray[Any]  # of the last batch
 
@@ -73,7 +75,7 @@ class ExactPredictions(Predictions):
     def query(self, pixels: NDArray[np.float32], numbers: range) -> NDArray[Any]:
         self._scores = scores = self._classify(pixels)
         if self._kind.see(scores):
-            check_determinism(self._model, pixels, scores, self._kind.found, self._batch_size)
+            self._warnings = check_consistency(self._model, pixels, scores, self._kind.found, self._batch_size)
             self._threat = replace(self._threat, scores=self._kind.found)
             # All rows of earlier batches were one-hot, or the kind would have been known.
             one_hot = self._threat.confidence(np.eye(scores.shape[1])[:1])
@@ -87,7 +89,7 @@ class ExactPredictions(Predictions):
 
     def judge(self, truth: NDArray[np.intp]) -> dict[str, Any]:
         confidence = np.concatenate(self._confidence) if self._confidence else None
-        return {"correct": self.predicted == truth, "confidence": confidence}
+        return {"correct": self.predicted == truth, "confidence": confidence, "warnings": self._warnings}
 
 
 class DrawnPredictions(Predictions):
@@ -113,6 +115,9 @@ class DrawnPredictions(Predictions):
             # A defence draws from the keys alone, but the model behind it may have its own randomness.
             self._repeatable = self._model.random and agree(again, scores)
         self._kind.see(scores)
+        if numbers.start == 0 and agree(again, scores):
+            checked = (self._model, pixels, scores, self._kind.found, self._batch_size, keys)
+            self._warnings = check_keyed_consistency(*checked)
         return scores
 
     def predict(self) -> None:
@@ -131,5 +136,5 @@ class DrawnPredictions(Predictions):
             "draws": self._draws,
             "repeatable": self._repeatable,
             "remarks": (_KEYED if self._repeatable else _OWN_RANDOMNESS,),
-            "warnings": () if self._varies else (_NOT_RANDOM,),
+            "warnings": (*self._warnings, *(() if self._varies else (_NOT_RANDOM,))),
         }

@@ -115,7 +115,7 @@ def check_threat(model: Model, threat: Threat) -> None:
 def check_random(model: Model, attacks: Mapping[str, Attack], *, stochastic: bool) -> None:
     """Refuse a model that says it is random, unless the run allows it, and attacks that cannot be sampled."""
     if model.random and not stochastic:
-        raise ModelError("this model is random by design: allow that with stochastic=True (--random)")
+        raise ModelError("this model is random by design: allow that with stochastic=True")
     label_only = [name for name, attack in attacks.items() if attack.needs == "label"]
     if stochastic and label_only:
         raise InputError(

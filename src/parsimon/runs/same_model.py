@@ -8,37 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsimon.core.model import Model
-from parsimon.core.threat import Scores, predicted_classes
-from parsimon.errors import InputError, ModelError
+from parsimon.core.threat import predicted_classes
+from parsimon.errors import InputError
 from parsimon.results.result import CleanPredictions
-from parsimon.runs.classify import classify
 
 # Tolerances relative to the spread of the scores. Smaller differences are rounding: between two calls of one model,
 # and between two machines or runtimes.
 _SAME_CALL, _SAME_MODEL = 1e-4, 1e-3
-_ALLOW_RANDOM = "If the model is random by design, allow that with stochastic=True (--random)."
-
-
-def check_determinism(
-    model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], kind: Scores, batch_size: int
-) -> None:
-    """Refuse a model whose scores of the same images differ between two calls."""
-    again = classify(model, pixels, batch_size, scores.shape[1])
-    remedy = f"Switch off dropout and random preprocessing (model.eval()). {_ALLOW_RANDOM}"
-    if kind == "labels":
-        if differing := count_differing(again, scores):
-            raise ModelError(
-                f"the model gives the same images different classes from call to call: {differing} of {len(scores)} "
-                f"differ. A search cannot rely on such labels. {remedy}"
-            )
-        return
-    if not agree(again, scores):
-        raise ModelError(
-            f"the model gives the same images different scores from call to call: they differ by up to "
-            f"{largest_difference(again, scores):.3g}, where the scores of an image spread over "
-            f"{_spread_of(scores):.3g}. A search cannot rely on such scores. {remedy}"
-        )
 
 
 def check_same_draws(before: CleanPredictions, now: CleanPredictions) -> None:
@@ -57,7 +33,7 @@ def check_same_draws(before: CleanPredictions, now: CleanPredictions) -> None:
 def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> None:
     """Refuse another model than before: the scores of the clean images must agree up to rounding."""
     distance = largest_difference(before, now) if before.shape == now.shape else math.inf
-    if distance > _SAME_MODEL * _spread_of(before):
+    if distance > _SAME_MODEL * spread_of(before):
         raise InputError(
             f"this run was begun with another model: the scores of the clean images differ by up to {distance:.3g}, "
             "so continuing would mix the results of two models. Start a new run, or restore the model."
@@ -66,10 +42,10 @@ def check_same_model(before: NDArray[np.float32], now: NDArray[np.float32]) -> N
 
 def agree(again: NDArray[Any], scores: NDArray[Any]) -> bool:
     """Return whether the scores of two calls with the same images agree up to rounding."""
-    return largest_difference(again, scores) <= _SAME_CALL * _spread_of(scores)
+    return largest_difference(again, scores) <= _SAME_CALL * spread_of(scores)
 
 
-def _spread_of(scores: NDArray[Any]) -> float:
+def spread_of(scores: NDArray[Any]) -> float:
     """Return the scale of the scores: the median distance from an image's median score to its best."""
     numbers = scores.astype(np.float64)
     return float(np.median(numbers.max(axis=1) - np.median(numbers, axis=1)))
