@@ -19,6 +19,7 @@ from parsimon.report import figures
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.result import RANDOM_BUDGETS
+from parsimon.runs.audit import run_folders
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +98,11 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
     path = out or folders[0] / "curves.pdf"
     evaluations = [folder for folder in folders if runs.is_evaluation(folder)]
     if evaluations and len(folders) > 1:
-        raise InputError(f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders")
+        cells = [str(cell) for cell in run_folders(evaluations[0])][:1]
+        raise InputError(
+            f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders: plot it "
+            f"alone, or name runs in it{''.join(f', such as {cell}' for cell in cells)}"
+        )
     if evaluations:
         figure = _evaluation_figure(runs.load_evaluation(folders[0]), against, log, _WIDTHS[width])
     elif against == "radius":
