@@ -15,7 +15,7 @@ from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images
 from parsimon.defences import Defence
 from parsimon.errors import InputError, check_whole
-from parsimon.models import as_model
+from parsimon.models import as_model, is_state_dict
 from parsimon.results.defence import DefenceReport
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
@@ -243,7 +243,7 @@ def evaluate(
     check_names("evaluate", settings, known)
     if attacks is not None:
         check_black_box(attack_rows(attacks))
-    models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"model": model}
+    models: Mapping[str, Any] = model if isinstance(model, Mapping) and not is_state_dict(model) else {"model": model}
     plain: dict[str, Any] = {**settings}
     watch, budget = plain.pop("watch", None), plain.pop("budget", DEFAULTS.budget)
     config = EvaluationConfig(

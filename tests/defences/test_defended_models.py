@@ -243,3 +243,11 @@ def test_a_watched_model_has_a_detector_and_the_same_responses(names: Sequence[s
     assert responses.shape == (12, CLASSES)
     if "noise" not in names:
         np.testing.assert_array_equal(responses, respond(others))
+
+
+@pytest.mark.parametrize("defence", [*INPUT_DEFENCES, *SCORE_DEFENCES, Blacklight()], ids=repr)
+@pytest.mark.parametrize("model", ["robust", linear], ids=["name", "function"])
+def test_a_model_is_opened_before_it_is_protected(defence: Defence, model: Any) -> None:
+    with pytest.raises(InputError, match=rf"{type(defence).__name__} protects an opened model; .*models.as_model"):
+        defence.protect(model)
+    assert defence.protect(as_model(model)).random == defence.random

@@ -146,6 +146,11 @@ def pickled(folder: Path) -> str:
     return refused(str(path))()
 
 
+def function_of_images(folder: Path) -> str:
+    (folder / "mine.py").write_text(f"{MINE}\ndef direct(images):\n    return build()(images)\n")
+    return refused("mine:direct")()
+
+
 def stored(folder: Path, watch: Any = None, **settings: Any) -> Path:
     """Store a run in the folder, with its model and its data."""
     (folder / "mine.py").write_text(MINE)
@@ -252,6 +257,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "Channels come last": refused(images=IMAGES.transpose(0, 2, 3, 1).copy()),
     "Pixels are not float32": refused(images=(255 * IMAGES).astype(np.uint8)),
     "Pixels go up to 255": refused(images=255 * IMAGES),
+    "Pixels are a little outside the range": refused(images=IMAGES - np.float32(1e-6)),
     "Pixels are normalised": refused(images=(IMAGES - np.float32(0.5)) / np.float32(0.25)),
     "One-hot labels": refused(labels=np.eye(10)[LABELS]),
     "Labels that the model does not have": refused(labels=LABELS + 10),
@@ -270,6 +276,8 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "The module returns several tensors": two_outputs,
     "The model raises an error": refused(raising),
     "A file that may be a pickle": pickled,
+    "Weights without their module": refused({"0.weight": np.zeros((10, 192)), "0.bias": np.zeros(10)}),
+    "A function of images in place of one that builds the model": function_of_images,
     "The function cannot be imported": refused("mymodels:build"),
     "No image is classified correctly": refused(labels=(LABELS + 1) % 10),
     "The folder holds a run": occupied,

@@ -300,3 +300,14 @@ def test_levels_of_eight_bits_stay_levels() -> None:
     images = (np.random.default_rng(0).integers(0, 256, (1, 3, 8, 8)) / 255).astype(np.float32)
     shown = OtherBatch.of(images, 64).pixels
     assert np.array_equal((np.rint(shown * 255) / 255).astype(np.float32), shown)
+
+
+def test_a_random_model_whose_responses_agree_by_chance_is_attacked() -> None:
+    """Its first two calls are the same, and the third, with another batch, is not."""
+    calls, shift = iter(range(10**6)), np.random.default_rng(0)
+
+    def model(images: Pixels) -> Pixels:
+        moved = shift.normal() if next(calls) >= 2 else 0
+        return np.asarray(linear(images) + np.float32(moved) * np.eye(10, dtype=np.float32)[0])
+
+    assert attack(model, stochastic=True, draws=5, scores="logits").summary.queries > 0

@@ -381,3 +381,18 @@ def test_no_curve_of_a_random_model_is_drawn(random_result: parsimon.Result) -> 
     with pytest.raises(InputError, match="no figure against queries: a random model"):
         figures.accuracy_against_queries(grid)
     figures.accuracy_against_radius(grid)
+
+
+def random_classes(scale: float = 8.0) -> Any:
+    model = noisy(scale)
+    return lambda images: model(images).argmax(axis=1)
+
+
+@pytest.mark.parametrize("name", ["thrift", "square", "haggle", "rays"])
+@pytest.mark.parametrize("scores", [None, "labels"])
+def test_advice_on_a_random_model_that_returns_labels_leads_nowhere_else(name: str, scores: Any) -> None:
+    """No attack fits it, so no message may send its user to another attack without a condition."""
+    with pytest.raises(InputError, match=r"(?i)no attack fits a random model: let the model") as caught:
+        attack(random_classes(), stochastic=True, attack=name, scores=scores)
+    assert "Choose" not in str(caught.value)
+    assert "label-only attack:" not in str(caught.value)

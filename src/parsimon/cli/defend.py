@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from parsimon import runs
-from parsimon.cli.listing import listed_source, print_description, print_listing
+from parsimon.cli.listing import listed_source, print_description, print_lines, print_listing
 from parsimon.cli.options import (
     BATCH_SIZE,
     DATA,
@@ -104,7 +104,7 @@ def defences(name: str | None) -> None:
 def _list(every: list[dict[str, Any]]) -> None:
     rows = [(each["name"], each["changes"], "yes" if each["random"] else "no", *listed_source(each)) for each in every]
     print_listing(("name", "changes", "random", "paper", "presets"), [rows])
-    print("More about one: parsimon defences NAME. What it buys: parsimon defend NAME")
+    print_lines("More about one: parsimon defences NAME. What it buys: parsimon defend NAME")
 
 
 def _write(report: DefenceReport, folder: Path) -> list[Path]:

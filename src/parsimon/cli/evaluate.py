@@ -126,9 +126,19 @@ _SETTINGS = (
 )
 
 
+def _refuse_model(_context: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.UsageError(f"Models are given without --model: parsimon evaluate {given}")
+
+
+# An option of the other commands, which is refused with a hint.
+_MISTAKEN = click.option("--model", hidden=True, expose_value=False, callback=_refuse_model)
+
+
 @click.command(cls=GroupedCommand)
 @options(*_SETTINGS, DOWNLOAD, *EXECUTION, DRY_RUN, PRICE)
 @options(FORMAT, FAIL_UNDER, BASELINE, NO_WORSE_THAN, GATE, JSON, QUIET)
+@_MISTAKEN
 @click.argument("models", nargs=-1, metavar="[MODEL]... | SPEC.toml", shell_complete=MODEL_NAMES)
 @click.pass_context
 def evaluate(

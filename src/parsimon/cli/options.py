@@ -54,7 +54,9 @@ class GroupedCommand(click.Command):
 
     def grouped_options(self, context: click.Context) -> dict[str, list[click.Option]]:
         """Return the options by heading. Those without a heading are below the last."""
-        left = {each.name: each for each in self.get_params(context) if isinstance(each, click.Option)}
+        left = {
+            each.name: each for each in self.get_params(context) if isinstance(each, click.Option) and not each.hidden
+        }
         grouped = {
             heading: [left.pop(name) for name in names.split() if name in left] for heading, names in _HEADINGS.items()
         }

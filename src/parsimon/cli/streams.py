@@ -48,6 +48,14 @@ def silence() -> None:
     sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
+def print_sentence(console: Console, sentence: str) -> None:
+    """Print a sentence, broken between words where lines end; in a file or a pipe of unknown width, on one line."""
+    if console.is_terminal or "COLUMNS" in os.environ:
+        print_rich(console, sentence)
+    else:
+        console.print(sentence, soft_wrap=True)
+
+
 def print_rich(console: Console, renderable: RenderableType, **settings: Any) -> None:
     """Print to a console; in a file or a pipe without the spaces with which rich ends its lines."""
     if console.is_terminal:

@@ -321,6 +321,11 @@ def checked_scores(response: Any, rows: int, classes: int | None = None) -> NDAr
     except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths, or a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
+    if scores.dtype == object:  # None, a dictionary, or rows of objects
+        raise ModelError(
+            f"the model must return an array of scores (images, classes) or of class numbers; got "
+            f"{type(response).__name__}: wrap it in a function that returns the scores alone"
+        )
     integers = scores.dtype.kind in "iu"
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < (1 if integers else 2):
         hint = ""

@@ -23,7 +23,7 @@ from parsimon.core.model import Detector, Keys, Model, ScoreGradient, Traffic
 from parsimon.core.parsing import Configurable
 from parsimon.core.threat import Scores, to_eight_bit
 from parsimon.core.types import Paper
-from parsimon.errors import InputError
+from parsimon.errors import InputError, quote
 
 Changes = Literal["images", "scores", "nothing"]
 
@@ -104,6 +104,11 @@ class DefendedModel(Model):
     """A model behind a defence, with the capabilities of that model."""
 
     def __init__(self, model: Model, defence: Defence) -> None:
+        if not isinstance(model, Model):
+            raise InputError(
+                f"{type(defence).__name__} protects an opened model; got {quote(model)}: open it with "
+                "parsimon.models.as_model"
+            )
         self.model, self.defence = model, defence
         self.namespace, self.device, self.fixed_batch = model.namespace, model.device, model.fixed_batch
         self.gives = "scores" if model.gives == "gradient" else model.gives  # nobody differentiates the defence

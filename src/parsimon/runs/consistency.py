@@ -61,30 +61,33 @@ class OtherBatch:
 
 
 def check_consistency(
-    model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], kind: Scores, batch_size: int
+    model: Model,
+    pixels: NDArray[np.float32],
+    scores: NDArray[Any],
+    kind: Scores,
+    batch_size: int,
+    keys: Keys | None = None,
 ) -> tuple[str, ...]:
-    """Refuse a model whose responses are random, or depend on the rest of the batch; warn if they do so a little."""
-    query = partial(classify, model, batch_size=batch_size, classes=scores.shape[1])
+    """Refuse a model whose responses are random, or depend on the rest of the batch; warn if they do so a little.
+
+    With keys, one per image, the model draws from them, and may be random beyond that.
+    """
     other = OtherBatch.of(pixels, batch_size)
-    elsewhere = query(other.pixels)
+    others_keys = None
+    if keys is not None:
+        others_keys = np.zeros((len(other.pixels), keys.shape[1]), keys.dtype)
+        others_keys[other.rows] = keys[other.numbers]
+    query = partial(classify, model, batch_size=batch_size, classes=scores.shape[1])
+    elsewhere = query(other.pixels, keys=others_keys)
     if _same(elsewhere[other.rows], scores[other.numbers], kind):
         return ()
-    for before, again in ((scores, query(pixels)), (elsewhere, query(other.pixels))):
+    repeated = ((scores, query(pixels, keys=keys)), (elsewhere, query(other.pixels, keys=others_keys)))
+    for before, again in repeated:
         if not _same(again, before, kind):
+            if keys is not None:
+                return ()
             raise _random(again, before, kind)
     return _depending(elsewhere[other.rows], scores[other.numbers], kind)
-
-
-def check_keyed_consistency(
-    model: Model, pixels: NDArray[np.float32], scores: NDArray[Any], kind: Scores, batch_size: int, keys: Keys
-) -> tuple[str, ...]:
-    """Do so for a model that is known to give the same batch the same responses with these keys, one per image."""
-    other = OtherBatch.of(pixels, batch_size)
-    others_keys = np.zeros((len(other.pixels), keys.shape[1]), keys.dtype)
-    others_keys[other.rows] = keys[other.numbers]
-    elsewhere = classify(model, other.pixels, batch_size, scores.shape[1], others_keys)[other.rows]
-    expected = scores[other.numbers]
-    return () if _same(elsewhere, expected, kind) else _depending(elsewhere, expected, kind)
 
 
 def _same(again: NDArray[Any], before: NDArray[Any], kind: Scores) -> bool:

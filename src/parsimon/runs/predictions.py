@@ -15,7 +15,7 @@ from parsimon.core.draws import Purpose, draw_keys
 from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat, predicted_classes
 from parsimon.runs.classify import classify, draw_classes
-from parsimon.runs.consistency import check_consistency, check_keyed_consistency
+from parsimon.runs.consistency import check_consistency
 from parsimon.runs.same_model import agree, largest_difference
 from parsimon.runs.score_kind import ScoreKind
 
@@ -117,7 +117,7 @@ class DrawnPredictions(Predictions):
         self._kind.see(scores)
         if numbers.start == 0 and agree(again, scores):
             checked = (self._model, pixels, scores, self._kind.found, self._batch_size, keys)
-            self._warnings = check_keyed_consistency(*checked)
+            self._warnings = check_consistency(*checked)
         return scores
 
     def predict(self) -> None:

@@ -25,6 +25,7 @@ from parsimon.runs.classify import check_shape, read
 from parsimon.runs.predictions import DrawnPredictions, ExactPredictions, Predictions
 from parsimon.runs.score_kind import ScoreKind
 
+_NO_RANDOM_LABELS = "no attack fits a random model: let the model return its scores"
 _KEPT_SCORES = 100_000  # numbers; a run stores the scores of its first clean images
 
 
@@ -120,13 +121,13 @@ def check_random(model: Model, attacks: Mapping[str, Attack], *, stochastic: boo
     if stochastic and label_only:
         raise InputError(
             f"{label_only[0]} is label-only, and label-only attacks cannot be run on a random model: their loss is a "
-            "distance, which one draw decides. Choose an attack that uses scores, such as thrift or square. No attack "
-            "fits a random model that returns only labels",
+            "distance, which one draw decides. If the model returns scores, choose an attack that uses them, such as "
+            f"thrift or square. If it returns only labels, {_NO_RANDOM_LABELS}",
             argument="attack",
         )
 
 
-def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
+def check_answers(model: Model, attack: Attack, scores: Scores | None, *, stochastic: bool = False) -> None:
     """Refuse an attack that needs a higher level of response than the model gives.
 
     `scores` is what the model returns, as far as it is known: a model that returns labels gives nothing else.
@@ -137,9 +138,10 @@ def check_answers(model: Model, attack: Attack, scores: Scores | None) -> None:
     name = type(attack).__name__
     if gives == "label":
         needed = "gradients" if needs == "gradient" else "scores"
+        advice = _NO_RANDOM_LABELS if stochastic else f"choose a label-only attack: {_label_only()}"
         raise InputError(
-            f"{name} needs {needed}, and this model returns only labels, one class per image. Choose a label-only "
-            f"attack: {_label_only()}",
+            f"{name} needs {needed}, and this model returns only labels, one class per image. "
+            f"{advice[0].upper()}{advice[1:]}",
             argument="attack",
         )
     if needs == "gradient" and undefended(model) is not model:

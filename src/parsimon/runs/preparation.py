@@ -98,7 +98,7 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     }
     preflight.check_until_budget(attacks, until_budget=config.until_budget)
     for name, threat in threats.items():
-        preflight.check_answers(model, attacks[name], config.scores)
+        preflight.check_answers(model, attacks[name], config.scores, stochastic=config.stochastic)
         preflight.check_threat(model, threat)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
@@ -138,7 +138,7 @@ def prepare(job: Job) -> Prepared:
         seed=job.config.seed,
     )
     for attack in job.attacks.values():
-        preflight.check_answers(job.model, attack, clean.kind)
+        preflight.check_answers(job.model, attack, clean.kind, stochastic=job.config.stochastic)
     threats = {name: replace(threat, scores=clean.kind) for name, threat in job.threats.items()}
     labels = clean.predicted if job.labels is None else job.labels
     goals, attackable = labels, clean.correct
