@@ -58,9 +58,11 @@ def _widths(console: Console, rows: Rows) -> list[int] | None:
     spare = console.width - sum(widths) - 2 * _GAP * (len(widths) - 1)
     if spare < 0:
         return None
-    for _ in range(min(spare, sum(wanted) - sum(widths))):  # each time to the column that is cut into most lines
-        neediest = max(range(len(widths)), key=lambda column: wanted[column] / widths[column])
-        widths[neediest] += 1
+    granted = [0] * len(widths)
+    for _ in range(min(spare, sum(wanted) - sum(widths))):  # in equal shares, so that columns that need little get it
+        cut = (column for column, width in enumerate(widths) if width < wanted[column])
+        least = min(cut, key=lambda column: granted[column])
+        widths[least], granted[least] = widths[least] + 1, granted[least] + 1
     return widths
 
 
