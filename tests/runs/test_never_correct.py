@@ -141,7 +141,7 @@ def test_in_python_such_a_model_counts_as_0_too(folder: Path) -> None:
     settings: Any = {"attacks": ["square"], "budget": 5}
     with pytest.raises(NothingToAttackError):
         parsimon.evaluate(models, images, labels, 0.01, **settings)
-    both = parsimon.evaluate({**models, "first": lambda x: scores(0, x)}, images, labels, 0.01, **settings)
+    both: Any = parsimon.evaluate({**models, "first": lambda x: scores(0, x)}, images, labels, 0.01, **settings)
     assert both["never", 0.01].robust_accuracy == 0
     alone = parsimon.evaluate(lambda x: scores(0, x), images, labels, 0.01, **settings)
     assert outcomes(both["first", 0.01]) == outcomes(alone)
