@@ -34,9 +34,9 @@ def verify(folder: Path, model: str | None, form: str) -> None:
     """Check the adversarial images of a run or an evaluation, so that its table need not be trusted.
 
     Each stored adversarial image is made again and queried once. It must lie in the ball and in [0, 1], and fool the
-    model. The exit code is 3 if any does not, or if a run of an evaluation is missing, and 2 if there is no image to
-    check. On a random model, each is drawn as often as in the run, and fails only
-    if significantly fewer draws err than in the run.
+    model. The exit code is 3 if any does not, or if a run of an evaluation is missing. It is 2 if there is no image to
+    check. On a random model, each is drawn as often as in the run, and fails only if significantly fewer draws err than
+    in the run.
 
     \b
     parsimon verify parsimon-results/2026-11-16-024905
