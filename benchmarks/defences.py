@@ -1,11 +1,15 @@
 """Measure what each defence buys on the bundled networks, in robust accuracy and queries.
 
     python benchmarks/defences.py robust --out results --images 200 --budget 500
+    python benchmarks/defences.py standard --out published --budget 2500 --defence aaa:cifar10 \\
+        --attack thrift --attack square,p_init=0.05
+
+The second command is for the published claim on AAA. `--attack` replaces the attacks of all attackers who see scores.
 
 Each attacker is a stored run below the folder, so a second call continues or only prints. The undefended runs are
-shared by all defences. The output is Markdown; `--csv` appends the same numbers to a file, as benchmarks/defences.csv.
-In that file, the rows of attack `(all)` have the accuracy that several attacks together leave: those without the
-defence, and all attackers behind it.
+shared by all defences. The output is Markdown. `--csv` appends the same numbers to a file: benchmarks/defences.csv, or
+benchmarks/results/defences-published.csv for the second command. In these files, the rows of attack `(all)` have the
+accuracy that several attacks together leave: those without the defence, and all attackers behind it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from parsimon.results.result import Comparison
 from parsimon.results.verdict import Verdict
 from parsimon.runs.config import RunConfig
 from parsimon.runs.defences import Attacker, assess
+from parsimon.runs.evaluation import ENSEMBLE
 
 DEFENCES = (
     "noise:cifar10",
@@ -42,6 +47,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=500)
     parser.add_argument("--eps", default="8/255")
     parser.add_argument("--defence", action="append", help="only this one; may be given more than once")
+    parser.add_argument("--attack", action="append", help="instead of Thrift and Square; may be given more than once")
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
     for defence in given.defence or DEFENCES:
@@ -56,6 +62,8 @@ def main() -> None:
 
         def run(attacker: Attacker, settings: RunConfig, defence: str = defence) -> Comparison:
             place = given.out / ("undefended" if settings.defence is None else defence.replace(":", "-"))
+            if given.attack and settings.attacks == ENSEMBLE:
+                settings = settings.replace(attacks=tuple(given.attack))
             return runs.run(settings, place / attacker.slug)
 
         report = assess(config, run)

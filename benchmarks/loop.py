@@ -14,7 +14,7 @@ from parsimon import Parsimonious, Threat, zoo
 from parsimon.core.engine import Engine
 from parsimon.core.types import Task
 from parsimon.models import as_model
-from parsimon.runs.preflight import classify
+from parsimon.runs.classify import classify
 from published_loop import Loop
 
 IMAGES, BUDGET, BATCH = 128, 500, 64

@@ -24,7 +24,7 @@ from parsimon.core.engine import Engine
 from parsimon.core.model import Model
 from parsimon.core.types import Task
 from parsimon.models import FunctionModel, as_model
-from parsimon.runs.preflight import classify
+from parsimon.runs.classify import classify
 
 IMAGES, BATCH, ROUNDS, BARE_ROWS = 1024, 512, 7, 2**14
 SMALL_SECONDS = 30e-6  # per image, for a network that is much faster than the bundled one

@@ -22,7 +22,7 @@ from parsimon import Parsimonious, Threat, zoo
 from parsimon.core.engine import Step
 from parsimon.core.types import Task
 from parsimon.models import as_model
-from parsimon.runs.preflight import classify
+from parsimon.runs.classify import classify
 from parsimon.runs.workers import Driver, EngineConfig, WorkerPool
 from parsimon.runs.workers.processes import Processes
 from parsimon.runs.workers.worker import Request

@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md, and of two other pages, from benchmarks/results/*.csv.
+"""Write the tables of docs/benchmarks.md, and of three other pages, from benchmarks/results/*.csv.
 
 python docs/_make/benchmark_tables.py
 
@@ -12,14 +12,19 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 
 from _shared import filled
+from parsimon.results.defence import ALL
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PAGES = (PAGE, ROOT / "docs" / "decisions" / "0007-thrift.md", ROOT / "docs" / "research" / "engine.md")
+PAGES = (
+    PAGE,
+    ROOT / "docs" / "decisions" / "0007-thrift.md",
+    ROOT / "docs" / "guides" / "random-models.md",
+    ROOT / "docs" / "research" / "engine.md",
+)
 
 Row = dict[str, str]
 Cell = str | Callable[[Row], str]  # a column of the file, or a function of the row
@@ -30,10 +35,6 @@ TASKS = {  # of networks with classes of their own, which see photographs
     "open-nsfw": "explicit pictures",
     "pp-lcnet": "page orientation",
 }
-FURTHER = (
-    "Five further networks, measured with fewer images. Medians and successes are in [`queries-further.csv`]"
-    "(https://github.com/parsimon-dev/parsimon/blob/main/benchmarks/results/queries-further.csv)."
-)
 
 
 def page(path: Path = PAGE) -> str:
@@ -75,14 +76,14 @@ def data_of(row: Row) -> str:
     return f"photographs; task: {task}" if task else row["data"]
 
 
-def mean_queries(rows: list[Row], extra: dict[str, Cell] | None = None) -> list[str]:
-    """Return networks, sorted by their ratio; `extra` are columns after eps."""
+def queries(role: str) -> list[str]:
+    """Return the networks of a role, sorted by their ratio."""
+    rows = [row for row in read("queries") if row["role"] == role]
     columns: dict[str, Cell] = {
         "network": "network",
         "architecture": "architecture",
         "data": data_of,
         "eps": "eps",
-        **(extra or {}),
         "images fooled": "fooled",
         "Thrift": "thrift_mean",
         "best rival": "rival_mean",
@@ -91,53 +92,6 @@ def mean_queries(rows: list[Row], extra: dict[str, Cell] | None = None) -> list[
         "95 % interval": INTERVAL,
     }
     return table(sorted(rows, key=lambda row: float(row["ratio"])), columns, ("architecture", "data", "rival"))
-
-
-def queries(role: str) -> list[str]:
-    """Return the networks of a role."""
-    return mean_queries([row for row in read("queries") if row["role"] == role])
-
-
-def further() -> list[str]:
-    """Return the networks that were measured with fewer images; nothing before there is a file of them."""
-    if not (RESULTS / "queries-further.csv").exists():
-        return []
-    return [FURTHER, "", *mean_queries(read("queries-further"), {"images": "images", "seeds": "seeds"})]
-
-
-def raw() -> list[str]:
-    """Return the means of the second run, from its queries of every image, beside those of the first run."""
-    queries: dict[str, dict[str, dict[tuple[str, str], float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in read("queries-raw"):
-        spent = int(row["queries"]) if row["success"] == "1" else float("inf")
-        queries[row["network"]][row["attack"]][row["seed"], row["image"]] = spent
-    rows = []
-    for first in read("queries"):
-        if attacks := queries.get(first["network"]):
-            means = capped_means(attacks, int(first["budget"]))
-            own = means.pop("Thrift")
-            rival = min(means, key=lambda name: means[name])
-            second = {"rival": rival, "second_own": f"{own:.1f}", "second_rival": f"{means[rival]:.1f}"}
-            rows.append({**first, **second, "second_ratio": f"{own / means[rival]:.2f}"})
-    columns: dict[str, Cell] = {
-        "network": "network",
-        "Thrift": "second_own",
-        "best rival": "second_rival",
-        "rival": "rival",
-        "ratio": "second_ratio",
-        "first run: Thrift": "thrift_mean",
-        "first run: best rival": "rival_mean",
-    }
-    return table(sorted(rows, key=lambda row: row["network"]), columns, ("rival",))
-
-
-def capped_means(attacks: dict[str, dict[tuple[str, str], float]], budget: int) -> dict[str, float]:
-    """Return the mean queries of attacks, by seed and image, over the images that any of them fools."""
-    fooled = {image for each in attacks.values() for (_, image), spent in each.items() if spent < float("inf")}
-    return {
-        name: fmean(min(spent, budget) for (_, image), spent in each.items() if image in fooled)
-        for name, each in attacks.items()
-    }
 
 
 def medians() -> list[str]:
@@ -392,11 +346,76 @@ def ablation(network: str) -> list[str]:
     return table([row for row in read("thrift-ablation") if row["network"] == network], columns)
 
 
+RANDOM_MODELS = {
+    "noise": "`robust` behind noise of 0.02",
+    "dropout": "digits, dropout of a quarter and a half",
+    "dropout-2": "the same, a second run",
+}
+
+
+def random_models() -> list[str]:
+    """Return a row per random model and attack, and one about both attacks together."""
+    columns: dict[str, Cell] = {
+        "network": lambda row: RANDOM_MODELS[row["network"]],
+        "eps": "eps",
+        "clean, %": lambda row: percent(row["clean_accuracy"]),
+        "attack": lambda row: row["attack"].replace(ALL, "both"),
+        "robust, %": lambda row: percent(row["robust_accuracy"]),
+        "95 % interval": lambda row: percents(row["robust_low"], row["robust_high"]),
+        "mean error rate, %": lambda row: percent(row["error_rate"]),
+        "its interval": lambda row: percents(row["error_rate_low"], row["error_rate_high"]),
+        "undecided": "undecided",
+    }
+    return table(read("random-models"), columns, ("attack",))
+
+
+EVENTS = {  # of simulations, with what bounds their share
+    "useless change kept": ("a change without effect is kept, for six kinds of noise", True),
+    "early end": ("an attack ends early where half of the draws err", True),
+    "improvement of 5 kept": ("an improvement of five standard deviations is kept", False),
+    "improvement of 1 kept": ("an improvement of one standard deviation is kept", False),
+    "improvement of 1 kept, 16": ("the same, with 16 repeats", False),
+}
+
+
+def event_of(row: Row) -> str:
+    """Return the event that a row is about, with its repeats if there are several."""
+    return row["event"] if row["repeats"] == "1" else f"{row['event']}, {row['repeats']}"
+
+
+def random_search() -> list[str]:
+    """Return a row per event that was simulated, with its lowest and highest share."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in read("random-search"):
+        found[event_of(row)].append(row)
+    rows = []
+    for event, same in found.items():
+        shares = sorted((row["share"] for row in same), key=float)
+        what, bounded = EVENTS[event]
+        rows.append(
+            {
+                "event": what,
+                "bound": f"{100 * float(same[0]['error_rate']):g}" if bounded else "",
+                "measured": percent(shares[0]) if len(same) == 1 else percents(shares[0], shares[-1]),
+            }
+        )
+    return table(rows, {"event": "event", "bound, %": "bound", "measured, %": "measured"})
+
+
+def percent(share: str) -> str:
+    """Return a share in %; nothing where there is none."""
+    return f"{100 * float(share):.1f}" if share else ""
+
+
+def percents(low: str, high: str) -> str:
+    """Return an interval in %; nothing where there is none."""
+    return f"{percent(low)} to {percent(high)}" if low else ""
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "later": lambda: queries("later"),
     "held-out": lambda: queries("held-out"),
     "development": lambda: queries("development"),
-    "further": further,
-    "raw": raw,
     "medians": medians,
     "targeted": targeted,
     "labels": labels,
@@ -419,6 +438,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "hopskipjump": hopskipjump,
     "ablation, robust": lambda: ablation("robust"),
     "ablation, standard": lambda: ablation("standard"),
+    "random-models": random_models,
+    "random-search": random_search,
 }
 
 

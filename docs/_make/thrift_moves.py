@@ -159,7 +159,7 @@ def moves(attack: Attacked, *, narrow: bool = False) -> Figure:
     from matplotlib.gridspec import GridSpec
 
     figure = blank(*(NARROW if narrow else WIDE))
-    figure.set_layout_engine("constrained", hspace=0.06)  # between the caption of a panel and the title of the one below
+    figure.set_layout_engine("constrained", hspace=0.06)  # between a caption and the title below
     rows, columns = (5, 2) if narrow else (2, 5)
     grid = GridSpec(rows + 1, columns, figure, height_ratios=[1] * rows + [0.95])
     panels = [figure.add_subplot(grid[row, column]) for row in range(rows) for column in range(columns)]

@@ -15,7 +15,7 @@ from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images
 from parsimon.defences import Defence
 from parsimon.errors import InputError, check_whole
-from parsimon.models import as_model
+from parsimon.models import as_model, is_state_dict
 from parsimon.results.defence import DefenceReport
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
@@ -41,13 +41,13 @@ class SharedSettings(TypedDict, total=False):
             By default it is detected from the scores of the first images. See `Threat`.
         eight_bit: Show the model only images whose pixels are k / 255. See `Threat`.
         defence: Defences in front of the model: a name such as `"noise,sigma=0.02"`, an object such as
-            `InputNoise(0.02)`, or a list of them in the order in which a query passes them. See `parsimon.defences`.
+            `InputNoise(0.02)`, or a list of them. A query passes them in this order. See `parsimon.defences`.
         stochastic: Allow a model whose responses are random. An image then counts as fooled if the model errs in more
             than half of the fresh `draws` of the point that an attack returns. See `Sampling`.
         repeats: For a random model: queries that are averaged wherever an attack would make one; 1 by default.
         draws: For a random model: fresh draws per image, not charged; 100 by default.
         error_rate: For a random model: error rate of the tests by which an attack accepts a change and ends; 0.05 by
-            default. 1: no tests, one draw decides.
+            default. 1: no tests, every response counts as exact.
         seed: Seed of the attack's random choices. An image's result depends on it and on the image's index.
         batch_size: Images per batch; by default 256, and on a CPU 64 to 512, more for more images.
         in_flight: Images attacked at once; it sets the memory used.
@@ -96,9 +96,9 @@ class Settings(AttackSettings, total=False):
     """The further settings of `attack` and `compare`. All are optional.
 
     Attributes:
-        targets: Classes to reach, for a targeted attack. `"next"`: the class after the true one, as the paper's authors
-            do for CIFAR-10; `"random"`: one drawn per image, as they do for ImageNet. Without targets, any class but
-            the true one is a success.
+        targets: Classes to reach, for a targeted attack. With `"next"` it is the class after the true one, as in the
+            paper for CIFAR-10. With `"random"` one is drawn per image, as in the paper for ImageNet. Without targets,
+            any class but the true one is a success.
         at_most: Attack only this many correctly classified images: the first ones.
         sample: Attack a random sample of them instead, drawn with this seed. A larger sample contains the smaller.
     """
@@ -129,13 +129,14 @@ def attack(
 ) -> Result:
     """Attack every image that the model classifies correctly, and report the queries that each took.
 
-    Ctrl-C ends the attack after the model call under way; the result then says which images are unfinished.
+    Ctrl-C ends the attack after the model call under way. The result is then `stopped`, and says which images are
+    unfinished.
 
     Args:
-        model: A torch module, the path of an ONNX file, an onnxruntime session, a function of numpy images, a Foolbox
-            model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
-        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1]; any sequence that reads its images
-            lazily; or, with their labels, a torch `DataLoader` or a dataset of pairs (image, label).
+        model: A torch module, the path of an ONNX file, an onnxruntime session or a function of numpy images. Also a
+            Foolbox model, an ART classifier, or the name of a model (`robust`, `hf:microsoft/resnet-50`).
+        images: numpy or torch, (n, channels, rows, columns), float32 in [0, 1], or a sequence that reads its images
+            lazily. Together with their labels: a torch `DataLoader` or a dataset of pairs (image, label).
         labels: The true classes; `"predicted"`: those that the model sees, so that every image is attacked. None if
             the images come with their labels.
         eps: The radius of the L-infinity ball, for images in [0, 1]: a number or a fraction such as `"8/255"`.
@@ -242,7 +243,7 @@ def evaluate(
     check_names("evaluate", settings, known)
     if attacks is not None:
         check_black_box(attack_rows(attacks))
-    models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"model": model}
+    models: Mapping[str, Any] = model if isinstance(model, Mapping) and not is_state_dict(model) else {"model": model}
     plain: dict[str, Any] = {**settings}
     watch, budget = plain.pop("watch", None), plain.pop("budget", DEFAULTS.budget)
     config = EvaluationConfig(
@@ -263,7 +264,7 @@ def evaluate(
             return execute(cell, with_pgd, inputs, watch=watch)
 
         evaluations[name] = evaluate_radii([*config.cells(name)], tuple(rows), config.budget, run_cell)
-        if any(evaluation.unfinished for evaluation in evaluations[name]):
+        if evaluations[name][-1].stopped:
             break
     if not _is_list(eps) and not isinstance(model, Mapping):
         return evaluations["model"][0]

@@ -33,11 +33,7 @@ _LONGEST_NAME = 4096  # characters, as in a path
 
 
 class ParsimonError(Exception):
-    """Base class of all errors that parsimon raises on purpose."""
-
-
-class InputError(ParsimonError, ValueError):
-    """Images, labels or settings that cannot be used.
+    """Base class of all errors that parsimon raises on purpose.
 
     Attributes:
         argument: The argument at fault, if there is one. The command line shows it as a flag.
@@ -46,6 +42,10 @@ class InputError(ParsimonError, ValueError):
     def __init__(self, *message: object, argument: str | None = None) -> None:
         super().__init__(*message)
         self.argument = argument
+
+
+class InputError(ParsimonError, ValueError):
+    """Images, labels or settings that cannot be used."""
 
 
 class NothingToAttackError(InputError):

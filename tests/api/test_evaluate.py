@@ -119,6 +119,33 @@ def test_after_ctrl_c_the_accuracy_is_an_upper_bound() -> None:
     assert "Interrupted: 6 images have attacks left" in str(evaluation)
 
 
+def test_robust_images_of_a_random_model_are_correct_and_robust_at_every_smaller_radius_too() -> None:
+    """Each radius has a run of its own, in which the model may err about other clean images."""
+    images, differing = np.random.default_rng(1).random((30, 3, 8, 8), dtype=np.float32), 0
+    labels, radii = linear(images).argmax(axis=1), [1e-5, 2e-5, 3e-5]
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+
+        def noisy(shown: Pixels, rng: np.random.Generator = rng) -> Pixels:
+            return linear(shown) + rng.normal(0, 4, (len(shown), 10)).astype(np.float32)
+
+        settings: Any = {"attacks": ["random", "square"], "stochastic": True, "budget": 5, "draws": 5}
+        row = parsimon.evaluate(noisy, images, labels, radii, **settings).evaluations["model"]
+        for number, found in enumerate(row):
+            robust = 0
+            for image in range(len(images)):
+                correct = all(each.correct[image] for each in row[: number + 1])
+                attacks = [result for each in row[: number + 1] for result in each.results.values()]
+                robust += correct and not any(result.success[image] for result in attacks)
+            assert found.verdict().value == robust / len(images)
+            assert found.verdict().kind == "measured"
+            assert found.table().groups[1][-1][-1].text == f"{robust / len(images):.1%}"
+        accuracies = [each.robust_accuracy for each in row]
+        assert accuracies == sorted(accuracies, reverse=True)
+        differing += any((each.correct & ~row[0].correct).any() for each in row)
+    assert differing >= 2  # or the test would compare little
+
+
 def test_by_default_the_ensemble_is_black_box() -> None:
     evaluation = parsimon.evaluate(linear, IMAGES, LABELS, 1e-4, budget=3)
     assert list(evaluation.results) == ["Thrift", "Square"]

@@ -27,7 +27,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     (tmp_path / "model_here.py").write_text(
         "def build():\n    def model(images):\n        raise AssertionError('it was queried')\n    return model\n"
+        "def direct(images):\n    raise AssertionError('it was queried')\n"
     )
+    (tmp_path / "model.onnx").write_bytes(bytes(2**21))
+    (tmp_path / "text.npz").write_text("images, labels")
+    np.savez(tmp_path / "objects.npz", images=np.array([None]), labels=np.array([0]))
     (tmp_path / "file").write_text("")
     (tmp_path / "misspelt.toml").write_text("budgte = 3\n")
     (tmp_path / "nul.toml").write_text('model = "a\\u0000b"\n')
@@ -116,6 +120,23 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("reproduce", LONG), "the paper has no exhibit"),
     (("reproduce", "table1", "--budget", "0"), "0 is not in the range"),
     (("completion", LONG), "is not one of 'bash', 'zsh', 'fish'"),
+    (("run", "model.onnx"), "to attack a model, use --model model.onnx"),
+    (("run", "standard"), "standard is no TOML file that describes a run; to attack a model, use --model standard"),
+    (("run", "lost.toml"), "lost.toml cannot be read: No such file or directory"),
+    (("check", "robust", "--model", "standard"), "name one model, with --model or without it; got standard and robust"),
+    (("evaluate", "--model", "robust"), "Models are given without --model: parsimon evaluate robust"),
+    (("check", "model_here.build"), "there is no model 'model_here.build': did you mean model_here:build?"),
+    (("check", "model_here.py"), "write model_here:FUNCTION, with a function of model_here.py that takes no arguments"),
+    (("check", "model_here.onnx"), "there is no model file model_here.onnx"),
+    (("check", "nosuch.build"), "there is no model file nosuch.build"),
+    (("check", "model_here:direct"), "must be a function that takes no arguments and returns the model"),
+    (
+        ("check", "--data", "text.npz"),
+        "text.npz cannot be read as an .npz file: it is none. Write one with numpy.savez",
+    ),
+    (("check", "--data", "objects.npz"), "it has an array of objects, where numbers are needed"),
+    ((*RUN, "--draws", "5"), "--draws is for random models: it needs --random"),
+    ((*RUN, "--defence", "noise"), "this model is random by design: allow that with --random"),
     ((*RUN, "--attack", "thrft"), "there is no attack 'thrft': did you mean thrift?"),
     ((*RUN, "--attack", "nes:cifar"), "NES has no preset 'cifar': did you mean cifar10?"),
     ((*RUN, "--attack", "nes,sample=5"), "nes has no setting 'sample': did you mean samples?"),

@@ -342,7 +342,7 @@ def test_check_prints_its_findings(tmp_path: Path, bundled: Bundled) -> None:
         "ok   images",
         "ok   scores",
         "ok   determinism",
-        "ok   place in the batch",
+        "ok   other images",
         "ok   size of the batch",
         "ok   speed",
         "ok   clean accuracy",

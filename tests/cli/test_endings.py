@@ -38,11 +38,11 @@ def interrupt(*_: Any, **__: Any) -> NoReturn:
 NEW = ("--model", "ended_model:build", "--data", "data.npz")
 # Each command with what is under way when Ctrl-C comes.
 UNDER_WAY: list[tuple[tuple[str, ...], str]] = [
-    (("run", *NEW), "parsimon.runs.preflight.classify"),
-    (("compare", "square", *NEW), "parsimon.runs.preflight.classify"),
-    (("evaluate", "ended_model:build", "--data", "data.npz"), "parsimon.runs.preflight.classify"),
-    (("resume", "out"), "parsimon.runs.preflight.classify"),
-    (("check", *NEW), "parsimon.runs.preflight.classify"),
+    (("run", *NEW), "parsimon.runs.predictions.classify"),
+    (("compare", "square", *NEW), "parsimon.runs.predictions.classify"),
+    (("evaluate", "ended_model:build", "--data", "data.npz"), "parsimon.runs.predictions.classify"),
+    (("resume", "out"), "parsimon.runs.predictions.classify"),
+    (("check", *NEW), "parsimon.runs.predictions.classify"),
     (("show", "out"), "parsimon.runs.stored.Store"),
     (("report", "out"), "parsimon.runs.stored.Store"),
     (("plot", "out"), "parsimon.runs.stored.Store"),
@@ -50,7 +50,7 @@ UNDER_WAY: list[tuple[tuple[str, ...], str]] = [
     (("verify", "out"), "parsimon.runs.stored.Store"),
     (("export", "out"), "parsimon.runs.stored.Store"),
     (("diff", "out", "out"), "parsimon.runs.stored.Store"),
-    (("reproduce", "supplement-b3", *NEW), "parsimon.runs.preflight.classify"),
+    (("reproduce", "supplement-b3", *NEW), "parsimon.runs.predictions.classify"),
     (("zoo", "install", "cifar10"), "parsimon.zoo.installer.fetch"),
     (("zoo", "show", "robust"), "parsimon.zoo.card"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,10 @@ def test_an_evaluation_is_drawn_against_radius_or_queries(place: Path) -> None:
 
 def test_a_run_has_no_radii_to_be_drawn_against(place: Path) -> None:
     assert "a run has one radius" in refused(run(place, "plot", "run", "--against", "radius"))
-    assert "one evaluation or about runs" in refused(run(place, "plot", "run", "evaluation"))
+    said = refused(run(place, "plot", "run", "evaluation"))
+    assert "one evaluation or about runs" in said
+    (named,) = re.findall(r"name runs in it, such as (\S+)", said)
+    assert run(place, "plot", "run", named, "--out", "both.png").returncode == 0
 
 
 def test_an_evaluation_is_reported(place: Path) -> None:

@@ -104,6 +104,19 @@ def test_a_success_below_the_eligible_loss_does_not_end_the_attack() -> None:
     assert len(heard) == 2
 
 
+def test_an_infinite_loss_of_a_probe_does_not_end_the_attack() -> None:
+    """The true class has a score of -inf, which a model may return."""
+
+    def infinite(images: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.where(images.mean(axis=(1, 2, 3))[:, None] > 0.5, [-np.inf, 0.0], [1.0, 0.0])
+
+    attack = Scripted((grey(0.1, 0.9, eligible_from=math.inf), grey(0.1, 0.9)))
+    threat = Threat(1, loss="margin")
+    (outcome,) = Engine(attack, FunctionModel(infinite), threat, budget=9).run([Task(0, np.zeros((1, 2, 2), "f4"), 0)])
+    assert attack.heard[0].loss.tolist() == [-1.0, math.inf]
+    assert (outcome.ended, outcome.queries) == ("success", 4)
+
+
 def test_an_attack_with_nothing_to_ask_ends_at_once() -> None:
     outcome, _, engine = run_script()
     assert (outcome.ended, outcome.queries, engine.counters.calls) == ("exhausted", 0, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import get_args
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812
 
 from parsimon import InputError, Threat
-from parsimon.core.threat import Loss, Scores
+from parsimon.core.threat import Loss, Sampling, Scores
 
 
 def logits_and_goals(seed: int, rows: int = 40, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -38,6 +40,27 @@ def test_margin_is_positive_exactly_for_successes(seed: int, targeted: bool) -> 
         assert loss[row] == (-margin if targeted else margin)
     assert np.array_equal(success, loss > 0)
     assert np.array_equal(predicted, logits.argmax(axis=1))
+
+
+@pytest.mark.parametrize("scores", ["logits", "probabilities"])
+@pytest.mark.parametrize("targeted", [False, True])
+def test_the_loss_of_a_draw_tells_whether_it_errs_also_at_a_tie(scores: Scores, targeted: bool) -> None:
+    """Every row of three small whole numbers, with ties of each kind; the class of the first highest is predicted."""
+    rows = np.array(list(product(range(3), repeat=3)), np.float64)
+    rows = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True) if scores == "probabilities" else rows
+    threat = Threat(0.1, targeted, "margin", scores)
+    random = replace(threat, sampling=Sampling())
+    tied = 0
+    for goal in range(3):
+        goals = np.full(len(rows), goal)
+        losses, wins, _ = random.judge(rows, goals)
+        expected = [(row.index(max(row)) == goal) == targeted for row in rows.tolist()]
+        assert random.errs(losses).tolist() == wins.tolist() == expected
+        exact, as_before, _ = threat.judge(rows, goals)
+        np.testing.assert_allclose(losses, exact, rtol=0, atol=1e-300)
+        assert np.array_equal(as_before, wins)
+        tied += int((wins & (exact == 0)).sum())
+    assert tied > 0
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "margin"])

@@ -15,7 +15,7 @@ from torch import nn
 import parsimon
 from parsimon.core.model import Keys, Model
 from parsimon.defences import AAA, BitDepth, Blacklight, Defence, InputNoise, Jpeg, ResizePad, RoundedScores, defended
-from parsimon.defences.base import needs_kind, told
+from parsimon.defences.base import needs_score_kind, with_score_kind
 from parsimon.errors import InputError
 from parsimon.models import FunctionModel, as_model
 
@@ -168,14 +168,14 @@ def test_score_defences_guess_nothing(defence: Any) -> None:
         defence.protect(model)(IMAGES)
     shown = defence.protect(model, "logits")(IMAGES)
     np.testing.assert_array_equal(shown, defence.transform(linear(IMAGES).astype(np.float64)))
-    np.testing.assert_array_equal(told(defence.protect(model), "logits")(IMAGES), shown)
+    np.testing.assert_array_equal(with_score_kind(defence.protect(model), "logits")(IMAGES), shown)
 
 
 def test_only_the_innermost_score_defence_is_told_the_kind() -> None:
     """The other ones receive what a defence returns; those in between are kept."""
     names = ["aaa", "jpeg", "round", "bit-depth,bits=3"]
-    model = told(defended(FunctionModel(linear), names), "logits")
-    assert not needs_kind(model)
+    model = with_score_kind(defended(FunctionModel(linear), names), "logits")
+    assert not needs_score_kind(model)
     rounded = RoundedScores().transform(linear(bits_of(jpeg_of(IMAGES))).astype(np.float64))
     np.testing.assert_array_equal(model(IMAGES), AAA().transform(np.log(np.maximum(rounded, 1e-30))))
     np.testing.assert_array_equal(model.plain()(IMAGES), model(IMAGES))
@@ -243,3 +243,11 @@ def test_a_watched_model_has_a_detector_and_the_same_responses(names: Sequence[s
     assert responses.shape == (12, CLASSES)
     if "noise" not in names:
         np.testing.assert_array_equal(responses, respond(others))
+
+
+@pytest.mark.parametrize("defence", [*INPUT_DEFENCES, *SCORE_DEFENCES, Blacklight()], ids=repr)
+@pytest.mark.parametrize("model", ["robust", linear], ids=["name", "function"])
+def test_a_model_is_opened_before_it_is_protected(defence: Defence, model: Any) -> None:
+    with pytest.raises(InputError, match=rf"{type(defence).__name__} protects an opened model; .*models.as_model"):
+        defence.protect(model)
+    assert defence.protect(as_model(model)).random == defence.random

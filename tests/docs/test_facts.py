@@ -60,6 +60,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == parsimon.__version__
     assert f"version-{parsimon.__version__}-blue" in read("README.md")
+    assert f">- parsimon {parsimon.__version__} ·" in read("mkdocs.yml")  # at the foot of every page
     dated = f"## {citation['version']} ({citation['date-released']})"
     released = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert released[0] == dated

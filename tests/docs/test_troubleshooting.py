@@ -146,6 +146,11 @@ def pickled(folder: Path) -> str:
     return refused(str(path))()
 
 
+def function_of_images(folder: Path) -> str:
+    (folder / "mine.py").write_text(f"{MINE}\ndef direct(images):\n    return build()(images)\n")
+    return refused("mine:direct")()
+
+
 def stored(folder: Path, watch: Any = None, **settings: Any) -> Path:
     """Store a run in the folder, with its model and its data."""
     (folder / "mine.py").write_text(MINE)
@@ -252,6 +257,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "Channels come last": refused(images=IMAGES.transpose(0, 2, 3, 1).copy()),
     "Pixels are not float32": refused(images=(255 * IMAGES).astype(np.uint8)),
     "Pixels go up to 255": refused(images=255 * IMAGES),
+    "Pixels are a little outside the range": refused(images=IMAGES - np.float32(1e-6)),
     "Pixels are normalised": refused(images=(IMAGES - np.float32(0.5)) / np.float32(0.25)),
     "One-hot labels": refused(labels=np.eye(10)[LABELS]),
     "Labels that the model does not have": refused(labels=LABELS + 10),
@@ -259,8 +265,9 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "A misspelt name": refused(attack="squre"),
     "A missing package": lambda *_: raised(lambda: require("no_such_package", "onnx")),
     "Images of another size": refused("robust"),
-    "Another kind of scores": refused(softmax, scores="logits"),
+    "Wrong `scores` setting": refused(softmax, scores="logits"),
     "Scores change from call to call": refused(noisy),
+    "Scores depend on the other images": refused(lambda images: linear(images - images.mean(axis=0))),
     "A defence or model that is random by design": refused(defence="noise,sigma=0.02"),
     "The model returns labels only": refused(lambda images: linear(images).argmax(axis=1), attack="thrift"),
     "The model gives no gradients": refused(attack="pgd"),
@@ -269,10 +276,12 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "The module returns several tensors": two_outputs,
     "The model raises an error": refused(raising),
     "A file that may be a pickle": pickled,
+    "Weights without their module": refused({"0.weight": np.zeros((10, 192)), "0.bias": np.zeros(10)}),
+    "A function of images in place of one that builds the model": function_of_images,
     "The function cannot be imported": refused("mymodels:build"),
     "No image is classified correctly": refused(labels=(LABELS + 1) % 10),
     "The folder holds a run": occupied,
-    "Another model than at the start": another_model,
+    "The model has changed since the run began": another_model,
     "Another version than at the start": another_version,
     "An outdated folder": earlier_format,
     "Another process writes the run": another_process,
@@ -283,6 +292,9 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "The port is taken": taken_port,
     "The loss did not move": warned(constant),
     "Scores are rounded": warned(rounded),
+    "Scores depend a little on the other images": warned(
+        lambda images: linear(images - np.float32(0.01) * images.mean(axis=0))
+    ),
     "Accuracy near guessing": warned(linear, labels=np.arange(60) % 10),
     "A missing normalisation": lambda *_: warned(*shifted(), "square", budget=3)(),
     "Masked gradients": without_gradients,

@@ -362,7 +362,7 @@ def test_an_object_with_a_models_attributes_must_be_a_model() -> None:
     ("name", "words"),
     [
         ("no_such_package.models:build", ["no_such_package.models:build", "No module named 'no_such_package'"]),
-        ("json:loads", ["json:loads", "missing 1 required positional argument"]),
+        ("json:loads", ["json:loads", "a function that takes no arguments and returns the model"]),
         (":", ["did not return a model"]),
     ],
 )
@@ -454,3 +454,18 @@ def test_an_attack_on_a_device_has_the_outcomes_of_one_that_waits(attack: str) -
         for model in (ahead, in_turn)
     )
     assert first.outcomes == second.outcomes
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"0.weight": torch.zeros(10, 3), "0.bias": torch.zeros(10)},
+        {"epoch": 3, "state_dict": {"0.weight": torch.zeros(10, 3)}},
+    ],
+    ids=["state dict", "checkpoint"],
+)
+def test_weights_are_not_taken_for_models(weights: dict[str, object]) -> None:
+    images = np.zeros((2, 3, 8, 8), np.float32)
+    for call in (parsimon.attack, parsimon.evaluate):
+        with pytest.raises(InputError, match=r"the model is a state dict.*load_state_dict"):
+            call(weights, images, [0, 0], 0.1)

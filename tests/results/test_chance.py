@@ -14,7 +14,7 @@ from parsimon import Comparison, Result, Square, Threat
 from parsimon.core.engine import Counters
 from parsimon.core.threat import Sampling
 from parsimon.core.types import Outcome
-from parsimon.results.chance import Drawn, mean_interval
+from parsimon.results.chance import SEVERAL_CHANCES, Drawn, mean_interval
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import bootstrap_interval
@@ -55,7 +55,7 @@ def test_the_largest_error_rate_of_an_image_decides() -> None:
     assert BOTH.chance.undecided == undecided == 3
     notes = BOTH.table().notes
     assert "Undecided: 3 images, whose 95% interval of the error rate contains 50%." in notes
-    assert "Each attack has draws of its own, so an undecided image gets several chances." in notes
+    assert SEVERAL_CHANCES in notes
     alone = FIRST.table().notes
     assert "Undecided: 2 images, whose 95% interval of the error rate contains 50%." in alone
     assert not any("several chances" in note for note in alone)

@@ -226,7 +226,26 @@ CASES = [
         ModelError,
         ("shape (images, classes), here (6, at least 2)", "got (6, 1)", "must be a class, as an integer"),
     ),
-    Case("nothing returned", lambda: attack(lambda _: None), ModelError, ("shape (images, classes)", "got ()")),
+    Case("nothing returned", lambda: attack(lambda _: None), ModelError, ("scores (images, classes)", "got NoneType")),
+    Case(
+        "a dictionary of scores",
+        lambda: attack(lambda images: {"logits": linear(images)}),
+        ModelError,
+        ("an array of scores (images, classes)", "got dict", "returns the scores alone"),
+    ),
+    Case("one number for all", lambda: attack(lambda _: 3.0), ModelError, ("shape (images, classes)", "got ()")),
+    Case(
+        "pixels a rounding error below 0",
+        lambda: attack(images=changed(IMAGES, 2, -1e-8)),
+        InputError,
+        ("must lie in [0, 1]", "image 2 spans -1e-08 to", "clip them, as images.clip(0, 1) does"),
+    ),
+    Case(
+        "pixels a rounding error above 1",
+        lambda: attack(images=changed(IMAGES, 2, np.nextafter(np.float32(1), np.float32(2)))),
+        InputError,
+        ("must lie in [0, 1]", "to 1.0000001", "clip them"),
+    ),
     Case(
         "words for scores",
         lambda: attack(lambda images: np.full((len(images), 10), "cat")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsimon import InputError
+from parsimon import InputError, Square
+from parsimon.core.engine import Engine
+from parsimon.core.threat import Threat
+from parsimon.models import as_model
 from parsimon.runs.config import RunConfig
+from small_model import linear
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 specs = st.builds(
@@ -92,6 +97,25 @@ def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 def test_python_is_held_to_the_same(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         RunConfig(**settings)
+
+
+@pytest.mark.parametrize("name", ["budget", "seed", "batch_size", "in_flight"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3", 2**63])
+def test_what_the_engine_refuses_no_configuration_has(name: str, value: Any) -> None:
+    """So a run is validated without an engine."""
+
+    def refused(make: Callable[[], object]) -> bool:
+        try:
+            make()
+        except InputError:
+            return True
+        return False
+
+    settings = {"budget": 1, name: value}
+    if refused(lambda: Engine(Square(), as_model(linear), Threat(0.1), **settings)):
+        assert refused(lambda: RunConfig().replace(**settings))
+    else:
+        assert (name, value) == ("seed", 0)
 
 
 @pytest.mark.parametrize(

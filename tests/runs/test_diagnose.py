@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import parsimon
 from parsimon import Comparison, runs, zoo
@@ -130,12 +132,58 @@ def cooled(images: Pixels) -> Pixels:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("decimals", [1, 2])
+@pytest.mark.parametrize("decimals", [1, 2, 3])
 def test_rounded_probabilities_are_named(decimals: int) -> None:
     images, labels = many()
     found = compared(lambda images: cooled(images).round(decimals), images, labels, "random")
     assert re.match(rf"The model.s scores are rounded to {decimals} decimals?\.", found.warnings[0])
     assert compared(lambda images: cooled(images).round(5), images, labels, "random").warnings == ()
+
+
+@cache
+def bundled_logits(name: str) -> NDArray[np.float64]:
+    return as_model(name)(zoo.images()[0][:64].copy()).astype(np.float64)
+
+
+def precision_of(scores: NDArray[Any]) -> str:
+    """What `check` says about the precision of these scores, one row per image; nothing if it has no doubt."""
+    images = np.zeros((len(scores), 1, 2, 2), np.float32)
+    images[:, 0, 0, 0] = np.arange(len(scores)) / 255
+    found = parsimon.check(lambda shown: scores[np.rint(255 * shown[:, 0, 0, 0]).astype(int)], images, "predicted")
+    return " ".join(each.sentence for each in found if each.name == "precision")
+
+
+SHARPER = [1, 2, 3, 5, 8, 10, 15, 20]
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["robust", "standard"])
+def test_saturated_scores_are_not_taken_for_rounded_ones(name: str, precision: Any) -> None:
+    for sharper in SHARPER:
+        logits = (sharper * bundled_logits(name)).astype(precision)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        for scores in (logits, powers / powers.sum(axis=1, keepdims=True)):
+            assert scores.dtype == precision
+            assert "rounded" not in precision_of(scores), sharper
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["robust", "standard"])
+@pytest.mark.parametrize("decimals", [0, 1, 2, 3])
+def test_rounded_scores_are_named_however_saturated_they_are(name: str, precision: Any, decimals: int) -> None:
+    """Where half precision is coarser than the decimals, nothing was rounded; and a saturated softmax leaves few."""
+    named = 0
+    for sharper in SHARPER:
+        logits = sharper * bundled_logits(name)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        for exact in (logits, powers / powers.sum(axis=1, keepdims=True)):
+            scores = exact.round(decimals).astype(precision)
+            inner = scores[(scores != 0) & (scores != 1)]
+            fine = np.spacing(np.abs(inner)) < 10.0**-decimals / 64
+            if fine.sum() >= 20 and not (decimals and (inner == inner.round(decimals - 1)).all()):
+                assert f"rounded to {decimals} decimal" in precision_of(scores), sharper
+                named += 1
+    assert named >= (1 if precision is np.float16 else len(SHARPER))
 
 
 def test_scores_of_few_values_are_named() -> None:

@@ -91,7 +91,7 @@ def test_random_runs_must_agree_in_all_that_decides(folder: Path, robust: Path) 
     """The defence may differ: the title names it. A default equals the same number as typed."""
     shared: dict[str, Any] = {"stochastic": True, "budget": 10, "defence": ("noise,sigma=0.02",)}
     drawn = make_run(folder, "drawn", draws=100, **shared)
-    with pytest.raises(InputError, match=r"attacked alike.* stochastic is False.*--random"):
+    with pytest.raises(InputError, match=r"attacked alike.* stochastic is False.*stochastic=True"):
         runs.diff(make_run(folder, "short", budget=10), drawn)
     for setting in ({"draws": 11}, {"repeats": 2}, {"error_rate": 1.0}):
         (name,) = setting

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import parsimon
 from bundled_runs import IMAGES, data_file
 from parsimon import runs
 from parsimon.attacks import ATTACKS
@@ -22,6 +25,8 @@ from parsimon.runs.dry_run import estimate_evaluation, estimate_run
 from parsimon.runs.estimate import Estimate
 from parsimon.runs.evaluation import EvaluationConfig
 from parsimon.testing.model import Network, tasks_for
+from small_model import IMAGES as SMALL_IMAGES
+from small_model import LABELS, Pixels, changed, linear
 
 TINY = 1e-6  # a radius at which no image is fooled
 
@@ -47,6 +52,29 @@ def test_queries_are_images_times_budget_and_white_box_attacks_have_their_own_bo
     assert found.seconds == pytest.approx((50_000 + 3 * 50 * 21 + 75_000 + 200) * 0.01)
     assert found.cost(2.0) == pytest.approx((50_000 + 50 * 21 + 75_000 + 200) * 2 / 1000)
     assert Estimate.of(config.replace(workers=4), attacks, 50, 200, 0.01).seconds == found.seconds / 4
+
+
+@pytest.mark.parametrize("batch_size", [2, 64])
+def test_uncharged_queries_of_a_random_model_are_those_of_a_real_run(batch_size: int) -> None:
+    """All rows that the model is shown are counted, but not the first batch, which is shown once more as a check."""
+    rows, rng, draws, wrong = 0, np.random.default_rng(0), 7, changed(LABELS, 1, (LABELS[1] + 1) % 10)
+
+    def noisy(images: Pixels) -> Pixels:
+        nonlocal rows
+        rows += len(images)
+        return linear(images) + rng.normal(0, 0.01, (len(images), 10)).astype(np.float32)
+
+    config = RunConfig(eps=TINY, budget=20, scores="logits", batch_size=batch_size, stochastic=True, draws=draws)
+    given: Any = {name: getattr(config, name) for name in ("budget", "scores", "batch_size", "stochastic", "draws")}
+    run = parsimon.compare(noisy, SMALL_IMAGES, wrong, TINY, ["square", "random"], **given)
+    attacked = len(run.first.outcomes)
+    assert attacked == len(SMALL_IMAGES) - 1
+    in_searches = sum(each.queries + each.uncharged for result in run.results.values() for each in result.outcomes)
+    attacks = attack_rows(["square", "random"])
+    found = Estimate.of(config, attacks, attacked, len(SMALL_IMAGES), 0.01)
+    assert found.uncharged == rows - in_searches - min(batch_size, len(SMALL_IMAGES))
+    assert Estimate.of(config.replace(verify=False), attacks, attacked, len(SMALL_IMAGES), 0.01) == found
+    assert in_searches <= found.total
 
 
 def test_a_dry_run_counts_the_images_that_a_run_attacks_and_writes_nothing(

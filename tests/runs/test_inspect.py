@@ -17,15 +17,15 @@ from parsimon.cli.commands import command
 from parsimon.core.threat import Scores, Threat
 from parsimon.defences import InputNoise
 from parsimon.models import as_model
+from parsimon.runs.classify import check_shape
 from parsimon.runs.diagnose import Finding, inspect
-from parsimon.runs.preflight import check_shape
 from small_model import IMAGES, LABELS, Pixels, changed, linear, raising, softmax
 
 
 def findings(
     model: Any = linear, images: Any = IMAGES, labels: Any = LABELS, scores: Scores = "logits"
 ) -> dict[str, Finding]:
-    found = list(inspect(as_model(model), images, np.asarray(labels), Threat(0.02, scores=scores), 4))
+    found = list(inspect(as_model(model), images, np.asarray(labels), Threat(0.02), 4, declared=scores))
     assert len({each.name for each in found}) == len(found)
     return {each.name: each for each in found}
 
@@ -36,7 +36,7 @@ def test_the_bundled_network_passes_all_checks(bundled: Bundled) -> None:
         "images": "ok",
         "scores": "ok",
         "determinism": "ok",
-        "place in the batch": "ok",
+        "other images": "ok",
         "size of the batch": "ok",
         "speed": "ok",
         "clean accuracy": "ok",
@@ -97,10 +97,16 @@ def test_scores_that_depend_on_the_size_of_the_batch_are_noted() -> None:
     assert [name for name, each in found.items() if each.verdict != "ok"] == ["size of the batch"]
 
 
-def test_scores_that_depend_on_the_place_in_the_batch_are_noted() -> None:
+def test_scores_that_depend_a_little_on_the_place_in_the_batch_are_noted() -> None:
     found = findings(lambda images: linear(images) + np.arange(len(images), dtype=np.float32)[:, None] / 100)
-    assert found["place in the batch"].verdict == "note"
-    assert "0.03 with the place" in found["place in the batch"].sentence
+    assert found["other images"].verdict == "note"
+    assert "0.03 with the other images" in found["other images"].sentence
+
+
+def test_scores_that_depend_on_the_other_images_are_an_error() -> None:
+    *_, last = findings(lambda images: linear(images - images.mean(axis=0))).values()
+    assert last.verdict == "error"
+    assert last.sentence.startswith("the model's scores depend on the other images in the batch")
 
 
 def test_scores_that_differ_a_little_from_call_to_call_are_noted() -> None:
@@ -159,7 +165,7 @@ def test_a_random_model_is_an_error_until_it_is_allowed() -> None:
     """The error names a setting that `check` has."""
     (error,) = parsimon.check(noisy(), IMAGES, LABELS)
     assert error.verdict == "error"
-    assert "allow that with stochastic=True (--random)" in error.sentence
+    assert "allow that with stochastic=True." in error.sentence
     found = {each.name: each for each in parsimon.check(noisy(), IMAGES, LABELS, stochastic=True)}
     assert {each.verdict for each in found.values()} == {"ok"}
     assert "determinism" not in found

@@ -132,8 +132,8 @@ def test_ctrl_c_in_the_command_writes_finished_images_and_exits_with_130(tmp_pat
         assert "Traceback" not in run.err
         tables.append((tmp_path / "out" / "results.csv").read_text().splitlines())
         (tmp_path / "out").rename(tmp_path / f"out{number}")
-    # An interrupted run is not verified, which the seventh column from the end says.
-    whole, cut = ([row.rsplit(",", 7)[0] for row in table] for table in tables)
+    # An interrupted run is not verified, which the eighth column from the end says.
+    whole, cut = ([row.rsplit(",", 8)[0] for row in table] for table in tables)
     finished = [row for row in cut[1:] if "interrupted" not in row]
     assert 0 < len(finished) < len(cut) - 1 == len(whole) - 1 == 11
     assert set(finished) < set(whole)

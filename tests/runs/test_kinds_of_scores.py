@@ -18,7 +18,8 @@ from parsimon.core.threat import Threat
 from parsimon.defences import AAA, defended
 from parsimon.models import as_model
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import kind_of, prepare
+from parsimon.runs.preflight import prepare
+from parsimon.runs.score_kind import kind_of
 from parsimon.runs.store import Store
 from small_model import linear, softmax
 
@@ -81,7 +82,7 @@ def test_the_first_images_are_one_hot_and_the_last_are_not() -> None:
 def test_one_hot_rows_stay_open_until_other_rows_come(batch_size: int) -> None:
     model, images = as_model(model_of("build")), images_of()
     assert kind_of(model, images, Threat(0.1)) == "probabilities"
-    clean = prepare(model, images, None, Threat(0.1), batch_size, detect=True)
+    clean = prepare(model, images, None, Threat(0.1), batch_size)
     assert clean.kind == "probabilities"
     assert clean.confidence is not None
     np.testing.assert_allclose(clean.confidence, model(images).max(axis=1), atol=1e-6)
@@ -92,15 +93,14 @@ def test_one_hot_rows_stay_open_until_other_rows_come(batch_size: int) -> None:
 def test_rows_that_are_all_one_hot_are_labels(batch_size: int) -> None:
     model, images = as_model(model_of("one_hot_rows")), images_of()
     assert kind_of(model, images, Threat(0.1)) == "labels"
-    clean = prepare(model, images, None, Threat(0.1), batch_size, detect=True)
+    clean = prepare(model, images, None, Threat(0.1), batch_size)
     assert (clean.kind, clean.confidence) == ("labels", None)
-    declared = Threat(0.1, scores="probabilities")
     with pytest.raises(
         InputError, match=r"the model returns labels \(each row is one 1 and zeros\), not probabilities"
     ):
-        prepare(model, images, None, declared, batch_size)
+        prepare(model, images, None, Threat(0.1), batch_size, declared="probabilities")
     with pytest.raises(InputError, match="the model returns labels"):
-        kind_of(model, images, declared, "probabilities")
+        kind_of(model, images, Threat(0.1), "probabilities")
 
 
 @pytest.mark.parametrize("declared", [None, "probabilities"])
@@ -177,7 +177,7 @@ def test_the_declared_kind_is_that_of_the_model_without_its_defences(defence: st
         parsimon.attack(model, images, "predicted", 0.05, defence=defence, budget=20, scores=other)
 
 
-def test_a_model_that_its_owner_has_wrapped_is_told_too() -> None:
+def test_a_model_that_its_owner_has_wrapped_gets_the_kind_too() -> None:
     images, model = images_of(12, 8), model_of("build")
     wrapped = AAA().protect(as_model(model))
     found = parsimon.attack(wrapped, images, "predicted", 0.05, budget=20, batch_size=4)

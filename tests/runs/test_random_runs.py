@@ -20,6 +20,7 @@ from command import refused, run
 from parsimon import InputError, ModelError, ParsimonError
 from parsimon.attacks.registry import parse_attack
 from parsimon.cli.commands import command
+from parsimon.cli.output import in_shell
 from parsimon.core.engine import Engine
 from parsimon.core.model import Keys, Model
 from parsimon.core.threat import Sampling, Threat
@@ -89,8 +90,7 @@ def test_a_model_that_draws_by_itself_is_refused_without_consent(kind: str) -> N
     labels = LABELS if kind == "function" else classes_of(network(nn.Identity()))
     with pytest.raises(ModelError, match="different scores from call to call") as caught:
         attack(model, labels=labels)
-    assert "stochastic=True" in str(caught.value)
-    assert "--random" in str(caught.value)
+    assert "allow that with stochastic=True" in str(caught.value)
     found = attack(model, labels=labels, stochastic=True, draws=10)
     assert all(outcome.draws == 10 for outcome in found.outcomes)
     assert all(outcome.queries <= 20 for outcome in found.outcomes)
@@ -99,8 +99,7 @@ def test_a_model_that_draws_by_itself_is_refused_without_consent(kind: str) -> N
 def test_a_defence_that_is_random_by_design_is_refused_without_consent() -> None:
     with pytest.raises(ModelError, match="random by design") as caught:
         attack(defence="noise,sigma=0.02")
-    assert "stochastic=True" in str(caught.value)
-    assert "--random" in str(caught.value)
+    assert "allow that with stochastic=True" in str(caught.value)
     found = attack(defence="noise,sigma=0.02", stochastic=True, draws=10)
     assert sum(outcome.draws for outcome in found.outcomes) == 10 * len(found.outcomes) > 0
 
@@ -122,7 +121,7 @@ def test_another_loss_than_the_margin_is_refused_on_a_random_model() -> None:
 
 @pytest.mark.parametrize("setting", [{"draws": 5}, {"repeats": 2}, {"error_rate": 0.1}])
 def test_settings_of_random_models_need_consent(setting: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=rf"{next(iter(setting))} is for random models.*stochastic=True \(--random\)"):
+    with pytest.raises(InputError, match=rf"{next(iter(setting))} is for random models.*stochastic=True$"):
         attack(**setting)
 
 
@@ -163,8 +162,9 @@ def test_the_command_refuses_in_one_sentence(
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(command, ["run", "--images", "2", "--budget", "5", *options])
     assert isinstance(ran.exception, ParsimonError)
-    (said,) = str(ran.exception).splitlines()
+    (said,) = in_shell(str(ran.exception), ran.exception.argument, command).splitlines()
     assert sentence in said
+    assert "stochastic" not in said
     if "--random" not in options:
         assert "--random" in said
     assert not list(tmp_path.iterdir())
@@ -381,3 +381,18 @@ def test_no_curve_of_a_random_model_is_drawn(random_result: parsimon.Result) -> 
     with pytest.raises(InputError, match="no figure against queries: a random model"):
         figures.accuracy_against_queries(grid)
     figures.accuracy_against_radius(grid)
+
+
+def random_classes(scale: float = 8.0) -> Any:
+    model = noisy(scale)
+    return lambda images: model(images).argmax(axis=1)
+
+
+@pytest.mark.parametrize("name", ["thrift", "square", "haggle", "rays"])
+@pytest.mark.parametrize("scores", [None, "labels"])
+def test_advice_on_a_random_model_that_returns_labels_leads_nowhere_else(name: str, scores: Any) -> None:
+    """No attack fits it, so no message may send its user to another attack without a condition."""
+    with pytest.raises(InputError, match=r"(?i)no attack fits a random model: let the model") as caught:
+        attack(random_classes(), stochastic=True, attack=name, scores=scores)
+    assert "Choose" not in str(caught.value)
+    assert "label-only attack:" not in str(caught.value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,12 @@ import parsimon
 from bundled_images import Bundled
 from command import table_of
 from forked import run
-from parsimon import runs
+from parsimon import InputError, Result, runs
+from parsimon.attacks.registry import attack_rows
+from parsimon.runs.config import RunConfig
+from parsimon.runs.execute import execute
+from parsimon.runs.preparation import Inputs
+from parsimon.runs.store import Store
 
 Pixels = NDArray[np.float32]
 
@@ -229,6 +236,42 @@ def test_a_run_of_another_random_model_is_not_continued(tmp_path: Path) -> None:
     ran = run(tmp_path, "resume", "run")
     assert ran.returncode == 2
     assert "this run was begun with another model" in " ".join(ran.stderr.split())
+
+
+def test_a_resumed_run_of_a_random_model_needs_the_same_labels(tmp_path: Path) -> None:
+    """Its predictions are read from the run, but labels come from the data."""
+    images, rng = np.random.default_rng(3).random((8, 3, 4, 4), dtype=np.float32), np.random.default_rng(0)
+    weights = np.random.default_rng(1).normal(size=(48, 4))
+
+    def noisy(pixels: Pixels) -> NDArray[np.float64]:
+        return pixels.reshape(len(pixels), -1) @ weights + rng.normal(0, 2, (len(pixels), 4))
+
+    config = RunConfig(attacks=("square",), eps=0.05, budget=5, images="all", stochastic=True, draws=5)
+
+    def execute_in(folder: str, labels: Any) -> Result:
+        @contextmanager
+        def open_store() -> Iterator[Store]:
+            (tmp_path / folder).mkdir(exist_ok=True)
+            with Store(tmp_path / folder, images, write=True) as store:
+                store.set_fact("spec", config.settings())
+                store.set_fact("fingerprint", "")
+                yield store
+
+        return execute(config, attack_rows(config.attacks), Inputs(noisy, images, labels), open_store=open_store)[
+            "Square"
+        ]
+
+    labels = (images.reshape(8, -1) @ weights).argmax(axis=1)
+    begun = execute_in("named", labels)
+    again = execute_in("named", labels)
+    assert again.outcomes == begun.outcomes
+    other = labels.copy()
+    other[5] = (other[5] + 1) % 4
+    with pytest.raises(InputError, match="begun with another labels"):
+        execute_in("named", other)
+    begun = execute_in("predicted", "predicted")
+    again = execute_in("predicted", "predicted")
+    assert (again.labels.tolist(), again.outcomes) == (begun.labels.tolist(), begun.outcomes)
 
 
 LINEAR = """

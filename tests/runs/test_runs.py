@@ -337,6 +337,16 @@ def test_a_run_of_an_unknown_earlier_format_is_not_changed_and_says_what_to_do(h
     assert path.read_bytes() == before
 
 
+def test_a_run_is_resumed_without_the_images_that_it_left_out(here: Path) -> None:
+    """None at all is an answer, too."""
+    for name, excluded in (("none", ()), ("some", (0, 3))):
+        begun = runs.run(spec(attacks=("square",)), here / name, excluded=excluded)
+        resumed = runs.run(spec(attacks=("square",)), here / name, excluded=(1,))
+        assert begun.fooled_before == resumed.fooled_before == len(excluded)
+        assert resumed.first.outcomes == begun.first.outcomes
+        assert not {each.index for each in resumed.first.outcomes} & set(excluded)
+
+
 def test_folders_may_be_texts(here: Path) -> None:
     made = runs.run(spec(attacks=("square",)), "texts")
     for again in (runs.load("texts"), runs.resume("texts")):

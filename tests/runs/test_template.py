@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,16 @@ def test_the_file_of_a_run_names_every_setting_with_a_comment_above() -> None:
         if name != "execution":
             (place,) = (number for number, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{name} ="))
             assert lines[place - 1].startswith("# ")
+
+
+@pytest.mark.parametrize("template", [run_template, evaluation_template])
+def test_comments_name_what_can_be_typed(template: Callable[[], str]) -> None:
+    """Whoever edits a file need not know Python: no name of a class or of a module is in the comments."""
+    comments = "\n".join(line for line in template().splitlines() if line.startswith("#"))
+    words = re.findall(r"`([^`]+)`", comments)
+    assert "parsimon run --help" in " ".join(" ".join(words).split())
+    assert not [word for word in words if re.search(r"\.[A-Z]+$|^[A-Z][a-z]+$", word)]
+    assert "None" not in comments
 
 
 def test_run_accepts_the_file_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

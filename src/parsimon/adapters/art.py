@@ -33,9 +33,9 @@ _THEIRS = {"max_iter": "budget"}
 class ArtAttack(_attacks.EvasionAttack):  # type: ignore[misc, name-defined]  # its library is not typed here
     """A parsimon attack for ART. A subclass sets its `kind`; your own attack is adapted the same way.
 
-    It takes a classifier, a radius, `targeted`, the settings of its kind, `preset`, those of a run (`budget`, `loss`,
-    `scores`, `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and ART's names for some: `max_iter`,
-    `p_init`, `norm`, `verbose`.
+    It takes a classifier, a radius, `targeted`, `preset` and the settings of its kind. Of a run it takes `budget`,
+    `loss`, `scores`, `eight_bit`, `seed`, `batch_size`, `in_flight` and `progress`. ART's names `max_iter`, `p_init`,
+    `norm` and `verbose` work, too.
 
     Attributes:
         result: The `parsimon.Result` of the last call, with its queries; None if there was no image to attack in it.

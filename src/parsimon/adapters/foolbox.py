@@ -5,9 +5,9 @@
     attack = Parsimonious(budget=2000)
     raw, clipped, success = attack(fmodel, images, labels, epsilons=[4 / 255, 8 / 255])
 
-Images are in the model's bounds, and so are the radii. `raw` and `clipped` are the same, since nothing outside the ball
-is ever returned, and an image that was not fooled comes back as it was given. As with Foolbox's own attacks, an image
-that the model misclassifies to begin with is a success.
+Images and radii are in the model's bounds. `raw` and `clipped` are the same, since no image outside the ball is
+returned. An image that was not fooled is returned unchanged. As with Foolbox's own attacks, an image that the model
+misclassifies from the start is a success.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Recipe:
             images: As it keeps them.
             goals: The true classes, or, if targeted, those to reach; None: away from what the model sees.
             eps: The radius in the library's pixels.
-            targeted: Whether the goals are to be reached.
+            targeted: Whether the goals are classes to reach instead of classes to leave.
         """
         given = np.asarray(images, np.float32)
         labels, targets = ("predicted" if targeted or goals is None else goals), (goals if targeted else None)
@@ -85,7 +85,7 @@ class Recipe:
             )
         except NothingToAttackError:
             return Found(given.copy(), np.ones(len(given), np.bool_), None)
-        if result.summary.unfinished:  # a loop over batches must end at Ctrl-C, too
+        if result.stopped:  # a loop over batches must end at Ctrl-C, too
             raise KeyboardInterrupt
         at_goal = result.clean.predicted == goals if targeted else ~result.clean.correct
         adversarial = given.copy()

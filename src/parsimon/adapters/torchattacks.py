@@ -31,9 +31,9 @@ _ROUNDING = 1e-5  # by which images may leave [0, 1] when their normalisation is
 class TorchAttack(_torchattacks.attack.Attack):  # type: ignore[misc, name-defined]  # its library is not typed here
     """A parsimon attack for torchattacks. A subclass sets its `kind`; your own attack is adapted the same way.
 
-    It takes a model, a radius, the settings of its kind, `preset`, those of a run (`budget`, `loss`, `scores`,
-    `eight_bit`, `seed`, `batch_size`, `in_flight`, `progress`), and torchattacks' names for some: `n_queries`,
-    `p_init`, `norm`, `verbose`.
+    It takes a model, a radius, `preset` and the settings of its kind. Of a run it takes `budget`, `loss`, `scores`,
+    `eight_bit`, `seed`, `batch_size`, `in_flight` and `progress`. The names of torchattacks, `n_queries`, `p_init`,
+    `norm` and `verbose`, work, too.
     """
 
     kind: ClassVar[type[Attack]]

@@ -1,20 +1,20 @@
 """ADBA: Wang, Zuo, Huang and Chen, *ADBA: Approximation Decision Boundary Approach for Black-Box Adversarial Attacks*
 (AAAI 2025).
 
-Search directions of signs as RayS does, but compare two directions at a shared radius, the approximate decision
-boundary, instead of finding the boundary of each (Algorithms 1 and 2):
+Search directions of signs as RayS does, but do not find the boundary of each. Instead compare two directions at a
+shared radius, the approximate decision boundary (Algorithms 1 and 2):
 
 1. Start with all signs +1 and the radius 1. Cut the flattened image, channels first, into two halves.
 2. Flip one half for the first direction and the other half for the second. Ask for both at the present radius. If one
    is adversarial, keep that direction; if none is, keep the old one.
 3. If both are, ask for both at a radius below. If only one is adversarial there, keep that direction and that radius.
    If both are, continue below that radius; if none is, above it.
-4. After 8 such radii, or from the fifth on once they are known to 0.0002, keep the first direction and the smallest
-   radius at which both were adversarial.
+4. Stop after 8 such radii, or from the fifth on once they are known to 0.0002. Keep the first direction and the
+   smallest radius at which both were adversarial.
 5. Continue with the halves of each half, level by level. After single pixels, start again with the whole image.
 
 The next radius is the middle of the interval, or (ADBA-md) the median of a distribution. The authors fitted it to
-decision boundaries of networks: with r the present radius, the boundary g of a new direction has the density
+decision boundaries of networks. With r the present radius, the boundary g of a new direction has the density
 a / (1 - g / r + d)^b + c. Constants and limits are those of the authors' code. That code finds the median to 1/600 of
 r, and asks at r again where the interval is shorter; here the median is exact. After single pixels, that code continues
 with empty halves.

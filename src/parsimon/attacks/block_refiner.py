@@ -253,8 +253,8 @@ def _slices(across: int, side: int) -> list[slice]:
 def _promise(effects: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how much splitting each block is expected to gain, compared to the others.
 
-    The effect of a quarter is modelled as normal: its mean is a quarter of the block's effect, its deviation half of
-    the root mean square of the 3 x 3 effects around, as for independent pixels. Its positive part is the gain.
+    The effect of a quarter is modelled as normal. Its mean is a quarter of the block's effect. Its deviation is half
+    of the root mean square of the 3 x 3 effects around, as for independent pixels. Its positive part is the gain.
     On coarse levels, blocks near the middle of the image come first, where pictures show their object.
     """
     across = len(effects)

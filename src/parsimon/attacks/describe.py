@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from parsimon.attacks import ATTACKS
-from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
-from parsimon.errors import unknown_name
+from parsimon.core.docstrings import describe_configurable
+from parsimon.core.model import AnswerLevel
+from parsimon.core.parsing import kind_named
 
+# What an attack needs of each query, in the words of someone with a model.
+NEEDS: Mapping[AnswerLevel, str] = {
+    "label": "the predicted class",
+    "loss": "one number, which parsimon computes from logits or probabilities",
+    "scores": "the logits or probabilities of all classes",
+    "gradient": "scores and gradients, which a torch module or an ONNX file gives",
+}
 NORM = "L-infinity"  # of every ball; see `Threat`
 
 
 def describe(name: str) -> dict[str, Any]:
     """Return everything about an attack: what it needs, its paper, presets and settings."""
-    if name not in ATTACKS:
-        raise unknown_name("there is no attack", name, "The attacks are", ATTACKS)
-    attack = ATTACKS[name]
-    return {
-        "name": name,
-        "class": attack.__name__,
-        "summary": summary_of(attack),
-        "needs": attack.needs,
-        "norm": NORM,
-        "paper": None if attack.paper is None else attack.paper._asdict(),
-        "presets": describe_presets(attack.presets),
-        "settings": describe_settings(attack),
-    }
+    attack = kind_named(name, "attack", ATTACKS)
+    return describe_configurable(name, attack, needs=attack.needs, norm=NORM)

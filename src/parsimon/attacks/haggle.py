@@ -1,8 +1,8 @@
-"""Haggle: this project's attack on models that return a label alone. Nothing in it is to be tuned.
+"""Haggle: this project's attack on models that return a label alone. It needs no tuning.
 
 A query offers a corner of a ball of some radius: the image with one sign per pixel, at that distance. The model accepts
 it (the point is adversarial) or declines. The *value* of a corner is the inverse of the smallest radius at which it is
-adversarial, and the attack succeeds when a value reaches 1/eps. Where a network is nearly linear, values are linear in
+adversarial. The attack succeeds when a value reaches 1/eps. Where a network is nearly linear, values are linear in
 the signs, so the effects of blocks add up. RayS measures every better corner by a bisection. Haggle does not: it keeps
 an estimate of the value, a normal distribution, and asks where the answer is about even. So each answer decides a flip
 and sharpens the estimate at once. The measurements behind each step are in docs/decisions/0012-haggle.md.
@@ -216,8 +216,8 @@ class Bargain:
         """Update the estimate by an answer at a value, for the corner with a flip of these effects.
 
         The sum of value and effect is truncated at the asked value, and replaced by a normal distribution with the same
-        mean and variance. If the flip was kept, that is the new value. If not, it tells about the old value what the
-        two have in common.
+        mean and variance. If the flip was kept, that is the new value. If not, the old value is updated by its
+        correlation with the sum.
         """
         total = self._variance + effects.variance
         deviation = math.sqrt(total)

@@ -7,14 +7,14 @@ gamma / d^2:
 1. Draw images of uniform noise until one is adversarial. Bisect the line from the image to it, to 0.001.
 2. Bin-Search: bisect the radius of the projection of that point, to theta times its distance.
 3. Probe at the boundary: ask for points at a distance delta in random directions. In iteration t there are 100 sqrt(t)
-   of them; delta is 0.1 at first, then d theta times the distance of the last point before Bin-Search.
+   of them. At first delta is 0.1. Later it is d theta times the distance of the last point before Bin-Search.
 4. Estimate the gradient: the mean of the directions, weighted +1 where adversarial and -1 elsewhere, less the mean
    weight, to reduce the variance.
 5. Step by the sign of the gradient. The step is the distance of the point over sqrt(t), and is halved until the new
    point is adversarial. Continue with 2.
 
 All constants are those of the authors' code. With their theta, Bin-Search continues below the resolution of single
-precision, and probes of large images nearly vanish in it: at 224 x 224 a probe changes each pixel by 1e-9. A larger
+precision. Probes of large images nearly vanish in it: at 224 x 224, a probe changes each pixel by 1e-9. A larger
 `gamma` helps; ART has 0.01 d. Targeted attacks skip step 1 and start from an image of the target class, as the authors'
 do, if the data have one.
 """

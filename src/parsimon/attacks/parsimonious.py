@@ -1,7 +1,7 @@
 """Moon, An, Song: *Parsimonious Black-Box Adversarial Attacks via Efficient Combinatorial Optimization* (ICML 2019).
 
 Every query is a corner of the ball: +eps on a set of blocks, -eps elsewhere. Lazy greedy local search finds the set
-(Algorithms 1 to 3), level by level over a hierarchy of smaller and smaller blocks (Algorithms 4 and 5).
+(Algorithms 1 to 3). It works level by level, over a hierarchy of smaller and smaller blocks (Algorithms 4 and 5).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Parsimonious(Attack):
 
     Attributes:
         behaviour: `paper`: Algorithms 1 to 5. `published`: query for query like the authors' code. That code forces the
-            first flip of each phase, repeats known queries, tests only adopted flips for success, never tries the
-            complement, never converges, and orders blocks by `RandomState(image number)`. It also rounds the bounds of
-            the ball to the nearest float, so that a pixel may exceed eps by up to 6e-8.
+            first flip of each phase, repeats known queries, and tests only adopted flips for success. It never tries
+            the complement, never converges, and orders blocks by `RandomState(image number)`. It also rounds the bounds
+            of the ball to the nearest float, so that a pixel may exceed eps by up to 6e-8.
         block: Side of the first blocks, in pixels of the noise image; None: about an eighth of its side.
-        noise: Rows and columns of the noise image, which is upsampled to the image; None: those of the image, or the
+        noise: Rows and columns of the noise image, which is upsampled to the image. None: those of the image, or the
             next smaller power of two if the blocks do not fit.
         mini_batch: Number of blocks that are inserted and deleted together (section 4).
         max_iterations: Rounds of insertion and deletion per mini-batch (MAXITER).

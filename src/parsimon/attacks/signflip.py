@@ -7,8 +7,8 @@ Shrink an adversarial perturbation step by step, and flip random signs of it in 
 2. Project: add +-alpha at random, clip to the radius less alpha, and keep the result if it is adversarial.
 3. Flip: change the sign of each pixel with its own small probability, and keep the result if it is adversarial. If it
    is, pixels that were flipped become less likely to be flipped again, and the others more likely.
-4. After every 10 rounds of 2 and 3, adapt: raise alpha if more than 7 projections were adversarial, and lower it if
-   fewer than 3 were; the same for the probabilities and flips.
+4. Adapt after every 10 rounds of 2 and 3. Raise alpha if more than 7 projections were adversarial, and lower it if
+   fewer than 3 were. Do the same with the probabilities for flips.
 
 Noise and flips are drawn at a lower resolution on large images and resized bilinearly. All constants are
 those of the authors' code. That code does not count the queries for the noise; here they are charged. Targeted attacks

@@ -1,8 +1,7 @@
 """SignHunter: Al-Dujaili and O'Reilly, *Sign Bits Are All You Need for Black-Box Attacks* (ICLR 2020).
 
-Find the signs of the gradient by divide and conquer: flip all signs, then each half, each quarter, down to single
-pixels, and keep a flip that does not lower the loss (Algorithm 1). After the single pixels, start again from the best
-image.
+Find the signs of the gradient by divide and conquer (Algorithm 1). Flip all signs, then each half, each quarter, down
+to single pixels. Keep a flip that does not lower the loss. After the single pixels, start again from the best image.
 """
 
 from __future__ import annotations

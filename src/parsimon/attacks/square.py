@@ -71,6 +71,6 @@ class Square(Attack):
             yield from best.flip(window, differs)
 
     def _window_side(self, halvings: int, height: int, width: int) -> int:
-        """Return the side of the window after p was halved so many times."""
+        """Return the side of the window after p was halved this often."""
         side = round(math.sqrt(self.p_init / 2**halvings * height * width))
         return max(1, min(side, height - 1, width - 1))

@@ -1,6 +1,6 @@
 """Thrift: this project's successor of Parsimonious (Moon, An and Song, ICML 2019).
 
-As in that paper, every query is a corner of the ball, and corners change block by block, from the whole image down to
+As in that paper, every query is a corner of the ball. Corners change block by block, from the whole image down to
 single pixels. Unlike there, one query changes a block and no query ranks blocks. The *effect* of a block is the change
 in loss when it is flipped. Effects nearly add up, and the search relies on that in steps 8 to 11.
 The measurements behind each step are in docs/research/thrift.md.
@@ -11,11 +11,11 @@ The measurements behind each step are in docs/research/thrift.md.
  3. Flip the coarsest blocks of that corner, and keep what raises the loss, until two effects or more are known.
     Their sum is the `reach`. If one sign is left everywhere, contrast does not matter: plain blocks are whole blocks
     of one channel. Otherwise they are the lighter or the darker pixels of one channel.
- 4. Ask for a third pattern, a checkerboard: at once if either of the others has a higher loss than the corner of
-    step 3, otherwise after the next level of plain blocks.
- 5. If a pattern exceeds the corner of step 3 by more than half of the reach, textures matter: also refine whole blocks,
-    rows, columns and checkerboards in all channels. Start from the pattern if it is above the best corner by more
-    than the reach. Otherwise refine plain blocks alone.
+ 4. Ask for a third pattern, a checkerboard. If either of the others has a higher loss than the corner of step 3, ask
+    at once. Otherwise ask after the next level of plain blocks.
+ 5. If a pattern exceeds the corner of step 3 by more than half of the reach, textures matter. Then also refine whole
+    blocks, rows, columns and checkerboards in all channels. Start from the pattern if it is above the best corner by
+    more than the reach. Otherwise refine plain blocks alone.
  6. While any refiner has blocks left, the one with the largest recent gain refines its next block by steps 8 to 10.
     The other refiners forget the effects of what has changed. Now and then, step 11 comes first.
  7. When no blocks are left, start again from the whole image. Stop after a pass that has not raised the loss.
@@ -55,7 +55,7 @@ from parsimon.setsearch import Mask
 # The numbers were chosen by measurements on many networks; see docs/research/thrift.md.
 _COLOURED = 3  # channels: patterns alone fool up to half of such images, but few grey ones
 _BLUE = 2  # the channel
-_ENOUGH_EFFECTS = 2  # the sum of so many is not small by chance
+_ENOUGH_EFFECTS = 2  # the sum of as many is not small by chance
 _ENOUGH_ABOVE = 0.5  # of the reach: by how much a pattern must exceed plain corners for textures to matter
 _FIRST_COMBINATION, _NEXT_COMBINATION = 3, 1.5  # blocks refined before the first, and by which factor before the next
 
@@ -69,7 +69,7 @@ class Thrift(Attack):
     It climbs the margin loss in untargeted attacks and cross-entropy in targeted ones.
 
     Attributes:
-        contrast: Treat lighter and darker pixels of coloured images apart; otherwise start at -eps everywhere.
+        contrast: Treat lighter and darker pixels of coloured images separately; otherwise start at -eps everywhere.
         texture: Try patterns and refine textures where they matter.
         deduce: Skip the last quarter of a block where the other three leave it no gain.
         rank: Refine the blocks of a level in the order of the gain they promise; otherwise in random order.

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from parsimon.attacks import ATTACKS
-from parsimon.attacks.describe import NORM, describe
+from parsimon.attacks.describe import NEEDS, NORM, describe
 from parsimon.cli.completion import ATTACK_NAMES
-from parsimon.cli.listing import listed_source, print_description, print_listing
+from parsimon.cli.listing import listed_source, print_description, print_lines, print_listing
 from parsimon.cli.output import JSON, answer
 
 
@@ -35,9 +35,13 @@ def attacks(name: str | None) -> None:
 def _list(every: list[dict[str, Any]]) -> None:
     rows = [(each["name"], each["needs"], *listed_source(each)) for each in every]
     print_listing(("name", "needs", "paper", "presets"), [rows])
-    print(f"All work in the {NORM} ball. Needs: what the model must return for each query.")
-    print("More about one: parsimon attacks NAME")
+    print_lines(
+        f"All work in the {NORM} ball. What an attack needs for each query:",
+        *(f"  {level}: {meaning}" for level, meaning in NEEDS.items()),
+        "More about one: parsimon attacks NAME",
+    )
 
 
 def _show(one: dict[str, Any]) -> None:
-    print_description(one, f"Needs the {one['needs']} of each query. Norm: {one['norm']}.")
+    needs = f"Needs the {one['needs']} of each query: {NEEDS[one['needs']]}."
+    print_description(one, f"{needs} Norm: {one['norm']}.")

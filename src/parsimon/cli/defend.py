@@ -10,12 +10,14 @@ from typing import Any
 import click
 
 from parsimon import runs
-from parsimon.cli.listing import listed_source, print_description, print_listing
+from parsimon.cli.listing import listed_source, print_description, print_lines, print_listing
 from parsimon.cli.options import (
     BATCH_SIZE,
     DATA,
+    DATA_IMAGES,
     DOWNLOAD,
     EIGHT_BIT,
+    EPS,
     EXECUTION,
     FORMAT,
     MODEL,
@@ -24,7 +26,6 @@ from parsimon.cli.options import (
     RANDOM,
     SCORES,
     SEED,
-    Count,
     GroupedCommand,
     options,
     take_execution,
@@ -38,26 +39,11 @@ from parsimon.report.export import write_results
 from parsimon.results.defence import DefenceReport
 from parsimon.results.table import Table, write_tables
 from parsimon.runs.config import DEFAULTS, RunConfig
-from parsimon.runs.defences import FLAG_PRICE, attackers, check_assessable
+from parsimon.runs.defences import FLAG_PRICE, check_assessable, is_begun
 
 
 @click.command(cls=GroupedCommand)
-@options(MODEL, DATA, PREPROCESS, SCORES)
-@click.option(
-    "--images",
-    type=Count(),
-    default=DEFAULTS.images,
-    show_default=True,
-    help="Number of images of the data, or `all`. Misclassified ones count against the model.",
-)
-@click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]")
-@click.option(
-    "--eps",
-    metavar="RADIUS",
-    default=DEFAULTS.eps,
-    show_default=True,
-    help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
-)
+@options(MODEL, DATA, PREPROCESS, SCORES, *DATA_IMAGES, EPS)
 @click.option("--budget", default=DEFAULTS.budget, show_default=True, help="Queries allowed per image and attack.")
 @click.option(
     "--flag-price",
@@ -85,15 +71,13 @@ def defend(defences: tuple[str, ...], flag_price: float, out: Path | None, **set
     shared = {name: value for name, value in settings.items() if name in RunConfig.__struct_fields__}
     config = RunConfig(defence=defences, selection="any", **shared).replace(**execution)
     check_assessable(config, flag_price)
-    undefended = next(attackers(defences))  # refuses unknown names before anything is made
-    begun = out is not None and runs.is_run(out / undefended.slug)
-    folder = out if out is not None and begun else results_folder(out)
+    folder = out if out is not None and is_begun(out) else results_folder(out)
     ensure_inputs([config], download=download)
     report = runs.assess_stored(config, folder, flag_price)
     note_images(config.images, len(report.undefended.first.labels), DEFAULTS.images)
     written = _write(report, folder)
     answer(lambda: _document(report, folder, written), partial(_print, report, form, written))
-    if report.unfinished:
+    if not report.finished:
         print(f"Unfinished: run the same command with --out {folder}", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
 
@@ -120,7 +104,7 @@ def defences(name: str | None) -> None:
 def _list(every: list[dict[str, Any]]) -> None:
     rows = [(each["name"], each["changes"], "yes" if each["random"] else "no", *listed_source(each)) for each in every]
     print_listing(("name", "changes", "random", "paper", "presets"), [rows])
-    print("More about one: parsimon defences NAME. What it buys: parsimon defend NAME")
+    print_lines("More about one: parsimon defences NAME. What it buys: parsimon defend NAME")
 
 
 def _write(report: DefenceReport, folder: Path) -> list[Path]:
@@ -147,9 +131,10 @@ def _document(report: DefenceReport, folder: Path, written: list[Path]) -> dict[
     return {
         "folder": str(folder),
         "defence": report.defence,
-        "finished": not report.unfinished,
+        "finished": report.finished,
         "robust_accuracy": report.verdict.as_dict(),
         "undefended_robust_accuracy": report.undefended.verdict.as_dict(),
+        "undecided": None if report.chance is None else report.chance.undecided,
         "rows": _rows(report.table()),
         "detection": None if detection is None else _rows(detection),
         "warnings": list(report.warnings),

@@ -19,6 +19,7 @@ from parsimon.cli.options import (
     ATTACK_HELP,
     BATCH_SIZE,
     DATA,
+    DATA_IMAGES,
     DEFENCE,
     DOWNLOAD,
     EIGHT_BIT,
@@ -31,7 +32,6 @@ from parsimon.cli.options import (
     SCORES,
     SEED,
     UNTIL_BUDGET,
-    Count,
     GroupedCommand,
     given_settings,
     options,
@@ -58,7 +58,7 @@ from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.headline import evaluation_basis, evaluation_headline
 from parsimon.results.notes import evaluation_with_gradients
 from parsimon.results.table import write_tables
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.config import read_toml
 from parsimon.runs.dry_run import estimate_evaluation
 from parsimon.runs.evaluation import (
@@ -89,14 +89,7 @@ _SETTINGS = (
     DATA,
     PREPROCESS,
     SCORES,
-    click.option(
-        "--images",
-        type=Count(),
-        default=DEFAULTS.run.images,
-        show_default=True,
-        help="Number of images of the data, or `all`. Misclassified ones count against the model.",
-    ),
-    click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]"),
+    *DATA_IMAGES,
     click.option(
         "--eps",
         type=_Listed(click.STRING, "radii"),
@@ -133,9 +126,19 @@ _SETTINGS = (
 )
 
 
+def _refuse_model(_context: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.UsageError(f"Models are given without --model: parsimon evaluate {given}")
+
+
+# An option of the other commands, which is refused with a hint.
+_MISTAKEN = click.option("--model", hidden=True, expose_value=False, callback=_refuse_model)
+
+
 @click.command(cls=GroupedCommand)
 @options(*_SETTINGS, DOWNLOAD, *EXECUTION, DRY_RUN, PRICE)
 @options(FORMAT, FAIL_UNDER, BASELINE, NO_WORSE_THAN, GATE, JSON, QUIET)
+@_MISTAKEN
 @click.argument("models", nargs=-1, metavar="[MODEL]... | SPEC.toml", shell_complete=MODEL_NAMES)
 @click.pass_context
 def evaluate(
@@ -214,7 +217,7 @@ def shown(grid: EvaluationGrid, folder: Path) -> Shown:
         [grid.any_evaluation.table() if alone else grid.table()],
         described(grid, folder),
         {_compared(model, each): each.verdict() for model, each in _cells(grid)},
-        grid.unfinished > 0,
+        not grid.finished,
     )
 
 
@@ -229,7 +232,8 @@ def _headline(model: str, row: tuple[Evaluation, ...]) -> Headline:
     warnings = dict.fromkeys(warning for evaluation in row for warning in evaluation.warnings)
     seen = evaluation_with_gradients({"": row[-1]})
     line = "; ".join(filter(None, (evaluation_headline(row[-1], model), seen)))
-    return Headline(line, f"An upper bound: {evaluation_basis(row[-1])}", warnings)
+    bound = "" if row[-1].random else "An upper bound: "  # chance may lower that of a random model
+    return Headline(line, f"{bound}{evaluation_basis(row[-1])}", warnings)
 
 
 def _cells(grid: EvaluationGrid) -> list[tuple[str, Evaluation]]:
@@ -240,7 +244,7 @@ def described(grid: EvaluationGrid, folder: Path) -> dict[str, Any]:
     """Return an evaluation as a JSON document."""
     return {
         "evaluation": str(folder),
-        "finished": not grid.unfinished,
+        "finished": grid.finished,
         "defence": list(grid.any_evaluation.any_result.defence) or None,
         "images": len(grid.any_evaluation.correct),
         "models": [_model(model, grid.evaluations.get(model, ())) for model in grid.models],

@@ -14,6 +14,7 @@ from rich.table import Table
 from parsimon.cli.streams import print_rich
 
 _WIDEST = 500  # columns in which any table fits
+_GAP = 1  # spaces between columns
 
 Rows = Sequence[Sequence[str]]
 
@@ -30,21 +31,54 @@ def print_listing(headers: Sequence[str], groups: Sequence[Rows], right: Collect
         right: Headers of the columns that are aligned to the right.
     """
     console = Console()
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header in headers:
-        table.add_column(header, overflow="fold", justify="right" if header in right else "left")
+    rows = [row for group in groups for row in group]
+    widths = _widths(console, [headers, *rows])
+    if widths is None:
+        _print_below_each_other(console, headers, rows)
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for header, width in zip(headers, widths, strict=True):
+        table.add_column(header, width=width, overflow="fold", justify="right" if header in right else "left")
     for group in groups:
         for row in group:
             table.add_row(*row)
         table.add_section()
-    if console.measure(table, options=console.options.update(max_width=_WIDEST)).minimum <= console.width:
-        print_rich(console, table)
-        return
-    for name, *texts in (row for group in groups for row in group):
+    print_rich(console, table)
+
+
+def _widths(console: Console, rows: Rows) -> list[int] | None:
+    """Return the widths of columns in which no word is broken; None if the longest words do not fit.
+
+    Rich itself takes space from the widest columns, however long their words are.
+    """
+    wide = console.options.update(max_width=_WIDEST)
+    columns = [[console.measure(text, options=wide) for text in column] for column in zip(*rows, strict=True)]
+    widths = [max(each.minimum for each in column) for column in columns]
+    wanted = [max(each.maximum for each in column) for column in columns]
+    spare = console.width - sum(widths) - 2 * _GAP * (len(widths) - 1)
+    if spare < 0:
+        return None
+    for _ in range(min(spare, sum(wanted) - sum(widths))):  # each time to the column that is cut into most lines
+        neediest = max(range(len(widths)), key=lambda column: wanted[column] / widths[column])
+        widths[neediest] += 1
+    return widths
+
+
+def _print_below_each_other(console: Console, headers: Sequence[str], rows: Rows) -> None:
+    for name, *texts in rows:
         print_rich(console, f"[bold]{name}[/]", highlight=False)
         for header, text in zip(headers[1:], texts, strict=True):
             if text.strip():
-                print_rich(console, f"  {header}: {' '.join(text.split())}", highlight=False)
+                line = f"{header}: {' '.join(text.split())}"
+                print_rich(console, Padding(line, (0, 0, 0, 2)), highlight=False)
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines, each of them broken between words where the terminal ends."""
+    console = Console()
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        print_rich(console, Padding(escape(line.lstrip()), (0, 0, 0, indent)), highlight=False)
 
 
 def listed_source(described: Mapping[str, Any]) -> tuple[str, str]:

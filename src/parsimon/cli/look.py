@@ -98,7 +98,12 @@ def plot(folders: tuple[Path, ...], out: Path | None, against: str | None, log: 
     path = out or folders[0] / "curves.pdf"
     evaluations = [folder for folder in folders if runs.is_evaluation(folder)]
     if evaluations and len(folders) > 1:
-        raise InputError(f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders")
+        config = evaluation_config(evaluations[0])
+        first, *_ = config.cells(config.models[0])
+        raise InputError(
+            f"a figure is about one evaluation or about runs; {evaluations[0]} is one of several folders: plot it "
+            f"alone, or name runs in it, such as {cell_folder(evaluations[0], config, first)}"
+        )
     if evaluations:
         grid = runs.load_evaluation(folders[0])
         if grid.unfinished == len(grid.models) * len(grid.radii):

@@ -54,7 +54,9 @@ class GroupedCommand(click.Command):
 
     def grouped_options(self, context: click.Context) -> dict[str, list[click.Option]]:
         """Return the options by heading. Those without a heading are below the last."""
-        left = {each.name: each for each in self.get_params(context) if isinstance(each, click.Option)}
+        left = {
+            each.name: each for each in self.get_params(context) if isinstance(each, click.Option) and not each.hidden
+        }
         grouped = {
             heading: [left.pop(name) for name in names.split() if name in left] for heading, names in _HEADINGS.items()
         }
@@ -144,6 +146,24 @@ RANDOM = (
 )
 SEED = click.option("--seed", default=DEFAULTS.seed, show_default=True, help="Seed of the attacks' random choices.")
 OUT = click.option("--out", type=PathName(), help="Folder for results. [default: a new one in parsimon-results]")
+# For commands that count misclassified images against the model.
+DATA_IMAGES = (
+    click.option(
+        "--images",
+        type=Count(),
+        default=DEFAULTS.images,
+        show_default=True,
+        help="Number of images of the data, or `all`. Misclassified ones count against the model.",
+    ),
+    click.option("--sample", type=int, help="Take a random sample, drawn with this seed. [default: the first ones]"),
+)
+EPS = click.option(
+    "--eps",
+    metavar="RADIUS",
+    default=DEFAULTS.eps,
+    show_default=True,
+    help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
+)
 RUN = (
     MODEL,
     DATA,
@@ -159,13 +179,7 @@ RUN = (
     click.option(
         "--sample", type=int, help="Attack a random sample of them, drawn with this seed. [default: the first ones]"
     ),
-    click.option(
-        "--eps",
-        metavar="RADIUS",
-        default=DEFAULTS.eps,
-        show_default=True,
-        help="Radius of the L-infinity ball, for images in [0, 1]: a number or a fraction.",
-    ),
+    EPS,
     click.option("--budget", default=DEFAULTS.budget, show_default=True, help="Queries allowed per image."),
     click.option(
         "--targets",

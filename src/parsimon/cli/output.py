@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from parsimon.cli import streams
-from parsimon.errors import InputError, OutageError, ParsimonError
+from parsimon.errors import OutageError, ParsimonError
 
 
 class Exit(IntEnum):
@@ -76,7 +76,7 @@ def is_quiet() -> bool:
 
 
 def note(sentence: str) -> None:
-    """Print a sentence that nobody must read on standard error, unless the user asked for silence."""
+    """Print an optional sentence on standard error, unless the user asked for silence."""
     if not is_quiet():
         print(sentence, file=sys.stderr)
 
@@ -120,8 +120,7 @@ def run(command: click.Command) -> int:
         return _failed("interrupted", Exit.INTERRUPTED)
     except ParsimonError as error:
         code = Exit.TRY_LATER if isinstance(error, OutageError) else Exit.BAD_INPUT
-        argument = error.argument if isinstance(error, InputError) else None
-        return _complain(in_shell(str(error), argument, command), code)
+        return _complain(in_shell(str(error), error.argument, command), code)
     except MemoryError:
         return _complain("out of memory: choose a smaller --batch-size or --in-flight, or smaller images")
     except OSError as error:
@@ -134,11 +133,15 @@ def run(command: click.Command) -> int:
 
 
 def in_shell(sentence: str, argument: str | None, command: click.Command) -> str:
-    """Return a sentence with its argument as a flag: `scores='logits'` becomes `--scores logits`."""
-    flag = dict(_flags(command)).get(argument)
+    """Return a sentence with its argument as a flag: `scores='logits'` becomes `--scores logits`.
+
+    A setting that is switched on, such as `stochastic=True`, becomes a flag in any sentence.
+    """
+    flags = dict(_flags(command))
+    sentence = re.sub(r"\b(\w+)=True\b", lambda found: flags.get(found[1], found[0]), sentence)
+    flag = flags.get(argument)
     if argument is None or flag is None:
         return sentence
-    sentence = re.sub(rf"\b{argument}=True\b", flag, sentence)
     sentence = re.sub(rf"\b{argument}='?([\w.-]+)'?", rf"{flag} \1", sentence)
     # A name with an underscore is the argument anywhere; other names also occur as plain words.
     alone = rf"\b{argument}\b" if "_" in argument else rf"(?:^|(?<=[:;] )){argument}\b"

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from parsimon.cli.baseline import Against
 from parsimon.cli.output import Exit, answer, as_json
-from parsimon.cli.streams import print_rich
+from parsimon.cli.streams import print_rich, print_sentence
 from parsimon.errors import InputError
 from parsimon.report.page import PAGE
 from parsimon.report.picture import save_examples
@@ -99,11 +99,11 @@ class Headline:
     def print(self) -> None:
         """Print the lines."""
         console = Console(highlight=False)
-        console.print(f"[bold]{escape(self.line)}[/]", soft_wrap=True)
+        print_sentence(console, f"[bold]{escape(self.line)}[/]")
         if self.below is not None:
-            console.print(escape(self.below), soft_wrap=True)
+            print_sentence(console, escape(self.below))
         for warning in self.warnings:
-            console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+            print_sentence(console, f"[yellow]warning:[/] {escape(warning)}")
         console.line()
 
 
@@ -117,7 +117,7 @@ class Shown:
         tables: Its tables.
         document: Its JSON document.
         verdicts: Robust accuracies that a gate compares, by what they are about.
-        unfinished: Whether images are unfinished.
+        unfinished: Whether images are unfinished, or Ctrl-C ended the command.
     """
 
     folder: Path

@@ -72,7 +72,7 @@ def run(context: click.Context, /, spec: Path | None, **settings: Any) -> None:
 
     Without options: the bundled adversarially trained CIFAR-10 network, 100 images, at eps 8/255. A TOML file can
     describe the run, with these options' names and `attacks`, a list; options replace its settings. The run is stored
-    as it goes: whatever ends it, `parsimon resume` continues from the last response.
+    as it goes: whatever ends it, `parsimon resume` continues, and repeats a few calls at most.
 
     \b
     parsimon run --model standard --eps 4/255 --attack square
@@ -82,8 +82,15 @@ def run(context: click.Context, /, spec: Path | None, **settings: Any) -> None:
     parsimon run experiment.toml --budget 500 --out results
     parsimon run --model model.onnx --data images.npz --images all --fail-under 0.30
     """
-    config = (DEFAULTS if spec is None else RunConfig.read(spec)).replace(**given_settings(context))
+    config = (DEFAULTS if spec is None else _read(spec)).replace(**given_settings(context))
     _launch(config, settings)
+
+
+def _read(spec: Path) -> RunConfig:
+    """Read the file that describes a run; refuse a model in its place, which other commands take there."""
+    if spec.suffix == ".onnx" or not (spec.exists() or spec.suffix == ".toml"):
+        raise InputError(f"{spec} is no TOML file that describes a run; to attack a model, use --model {spec}")
+    return RunConfig.read(spec)
 
 
 @click.command(cls=GroupedCommand)

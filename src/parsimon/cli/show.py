@@ -29,7 +29,7 @@ def shown(comparison: Comparison, folder: Path) -> Shown:
         comparison.tables(),
         described(comparison, folder),
         {BLACK_BOX_ONLY if comparison.black_box and comparison.white_box else "": comparison.verdict},
-        comparison.unfinished > 0,
+        not comparison.finished,
     )
 
 
@@ -51,7 +51,7 @@ def described(comparison: Comparison, folder: Path) -> dict[str, Any]:
     paired = comparison.paired() if len(comparison.tables()) > 1 else {}
     return {
         "run": str(folder),
-        "finished": not comparison.unfinished,
+        "finished": comparison.finished,
         "targeted": first.threat.targeted,
         "defence": list(first.defence) or None,
         "images": len(first.labels),

@@ -1,4 +1,4 @@
-"""Standard output of the command: what it can encode, how wide it is, and what `--json` keeps it for."""
+"""Standard output of the command: its encoding, its width, and how `--json` keeps it for one document."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def silence() -> None:
     global _document_output
     _document_output = None
     sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+
+
+def print_sentence(console: Console, sentence: str) -> None:
+    """Print a sentence, broken between words where lines end; in a file or a pipe of unknown width, on one line."""
+    if console.is_terminal or "COLUMNS" in os.environ:
+        print_rich(console, sentence)
+    else:
+        console.print(sentence, soft_wrap=True)
 
 
 def print_rich(console: Console, renderable: RenderableType, **settings: Any) -> None:

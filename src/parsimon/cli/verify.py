@@ -17,7 +17,7 @@ from parsimon.cli.options import FORMAT, PathName, options
 from parsimon.cli.output import JSON, Exit, answer
 from parsimon.cli.present import print_tables
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.audit import SIGNIFICANCE, RunAudit
 
 OWN_MODEL = click.option(
@@ -34,9 +34,8 @@ def verify(folder: Path, model: str | None, form: str) -> None:
     """Check the adversarial images of a run or an evaluation, so that its table need not be trusted.
 
     Each stored adversarial image is made again and queried once. It must lie in the ball and in [0, 1], and fool the
-    model. The exit code is 3 if any does not, or if a run of an evaluation is missing. It is 2 if there is no image to
-    check. On a random model, each is drawn as often as in the run, and fails only if significantly fewer draws err than
-    in the run.
+    model. If one does not, or if a run of an evaluation is missing, the exit code is 3. Without any image to check it
+    is 2. On a random model, an image is drawn as often as in the run. It fails only if significantly fewer draws err.
 
     \b
     parsimon verify parsimon-results/2026-11-16-024905

@@ -25,6 +25,7 @@ from parsimon.core.types import (
     Reply,
     Search,
     Task,
+    join_replies,
     next_ask,
     radii_of,
 )
@@ -108,15 +109,15 @@ class ActiveImage:
             return None
         if self.allowed < self.whole.stop:
             return "budget"
-        reply = Reply(entry.loss, entry.gradient, None if entry.margins is None else entry.margins.values)
-        if self.entries:
-            reply = _joined([*self.entries, entry])
+        reply = _reply(entry)
+        if self.entries:  # the ask was evaluated in several batches
+            reply = join_replies([*map(_reply, self.entries), reply])
             self.entries.clear()
         return self.advance(reply, budget)
 
     @property
     def evaluated(self) -> int:
-        """Number of points that the search was sent the losses of."""
+        """Number of points whose losses the search received."""
         return self.queries + self.uncharged
 
     def decide(self, draws: Iterable[int | None]) -> Outcome | None:
@@ -140,14 +141,22 @@ class ActiveImage:
         return replace(found, flagged=self.history.flagged, first_flag=self.history.first_flag)
 
     def _outcome(self, ended: Ended, predicted: int | None, point: Point | None, confidence: float | None) -> Outcome:
-        counts = self.uncharged, self.outside, self.gradients
-        success = predicted, point, confidence
-        if self.closest is not None:
-            return self.closest.complete(
-                Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range)
-            )
-        flat = ended != "success" and not self.moved and self.queries + self.uncharged > 1
-        return Outcome(self.index, ended == "success", self.queries, ended, *counts, *success, self.out_of_range, flat)
+        label_only = self.closest is not None
+        found = Outcome(
+            self.index,
+            success=ended == "success",
+            queries=self.queries,
+            ended=ended,
+            uncharged=self.uncharged,
+            outside=self.outside,
+            gradients=self.gradients,
+            predicted=predicted,
+            point=point,
+            confidence=confidence,
+            out_of_range=self.out_of_range,
+            flat=not label_only and ended != "success" and not self.moved and self.evaluated > 1,
+        )
+        return found if self.closest is None else self.closest.complete(found)
 
 
 class Watched:
@@ -209,12 +218,5 @@ class Closest:
         return replace(found, queries=self._success, extra=outcome.queries - self._success)
 
 
-def _joined(entries: list[JournalEntry]) -> Reply:
-    """Return the reply to an ask whose points were evaluated in several batches."""
-    gradients = [entry.gradient for entry in entries if entry.gradient is not None]
-    margins = [entry.margins.values for entry in entries if entry.margins is not None]
-    return Reply(
-        np.concatenate([entry.loss for entry in entries]),
-        np.concatenate(gradients) if gradients else None,
-        np.concatenate(margins) if margins else None,
-    )
+def _reply(entry: JournalEntry) -> Reply:
+    return Reply(entry.loss, entry.gradient, None if entry.margins is None else entry.margins.values)

@@ -24,6 +24,19 @@ def meanings_of(record: type) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
+def describe_configurable(name: str, kind: type[Any], **traits: Any) -> dict[str, Any]:
+    """Return everything about an attack or a defence as plain values; `traits` are those that the other lacks."""
+    return {
+        "name": name,
+        "class": kind.__name__,
+        "summary": summary_of(kind),
+        **traits,
+        "paper": None if kind.paper is None else kind.paper._asdict(),
+        "presets": describe_presets(kind.presets),
+        "settings": describe_settings(kind),
+    }
+
+
 def describe_settings(record: type[Any]) -> list[dict[str, str]]:
     """Return name, type, default and meaning of each setting of a dataclass, in the words of a user."""
     hints, meanings = get_type_hints(record), meanings_of(record)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.canvas import Canvas, pad_batch
+from parsimon.core.draws import draw_keys
 from parsimon.core.large_canvas import LargeCanvas
 from parsimon.core.model import Keys, Model, Traffic, as_columns
 from parsimon.core.random_search import RandomSearch
@@ -201,17 +202,15 @@ class Engine:
         if self._attack.white_box:  # even without gradients: another backend might score the points differently
             return partial(self._score_with_gradients, batch, images)
         try:
-            wait = self._model.start(images) if batch.keys is None else self._draw(batch.keys, images)
+            wait = self._model.start(images) if batch.draws is None else self._draw(batch.draws, images)
         except Exception as error:
             wait = partial(_raise, error)
         return partial(self._score, batch, images, wait)
 
-    def _draw(self, keys: Keys, images: Any) -> Callable[[], Any]:
-        """Return a call of a random model, whose draws depend on the seed and the keys alone."""
-        seeded = np.zeros((len(images), keys.shape[1] + 1), np.int64)  # rows that fill the batch have zeros
-        seeded[:, 0] = self._seed
-        seeded[: len(keys), 1:] = keys
-        return partial(self._model.draw, images, seeded)
+    def _draw(self, draws: NDArray[np.int64], images: Any) -> Callable[[], Any]:
+        """Return a call of a random model, whose draws depend on their keys alone."""
+        padded = np.pad(draws, ((0, len(images) - len(draws)), (0, 0)))  # rows that fill the batch have zeros
+        return partial(self._model.draw, images, draw_keys(self._seed, *padded.T))
 
     def _score(self, batch: Batch, images: Any, wait: Callable[[], Any]) -> BatchScores:
         with self._counting_traffic():
@@ -322,6 +321,11 @@ def checked_scores(response: Any, rows: int, classes: int | None = None) -> NDAr
     except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths, or a torch tensor
         what = f"the model must return an array of scores; numpy cannot read what it returned: {first_line(error)}"
         raise ModelError(what) from error
+    if scores.dtype == object:  # None, a dictionary, or rows of objects
+        raise ModelError(
+            f"the model must return an array of scores (images, classes) or of class numbers; got "
+            f"{type(response).__name__}: wrap it in a function that returns the scores alone"
+        )
     integers = scores.dtype.kind in "iu"
     if scores.ndim != 2 or len(scores) != rows or scores.shape[1] < (1 if integers else 2):
         hint = ""

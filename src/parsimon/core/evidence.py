@@ -1,7 +1,7 @@
 """A sequential test of whether an event is more probable than not, valid after any number of trials.
 
 The null hypothesis is a probability of at most one half, whatever it is at each trial. The evidence against it is the
-likelihood ratio, averaged over probabilities above one half: half of the weight is on 1, the rest is spread evenly.
+likelihood ratio, averaged over probabilities above one half. Half of the weight is on 1, the rest is spread evenly.
 Under the null hypothesis it is a supermartingale that starts at 1. By Ville's inequality it therefore ever reaches
 1 / error_rate with a probability of at most `error_rate`.
 """
@@ -16,9 +16,9 @@ _SPENT_IN_ALL = math.pi**2 / 6  # the sum of 1 / n^2
 
 @lru_cache(maxsize=4096)
 def evidence(events: int, trials: int) -> float:
-    """Return the evidence that an event is more probable than not, which occurred in some of the trials.
+    """Return the evidence that an event is more probable than not, after `events` occurrences in `trials`.
 
-    The even part is the integral of 2 p^k (1 - p)^(n - k) over p from 1/2 to 1, over 2^-n, for k events in n trials.
+    For k events in n trials, the even part is 2^n times the integral of 2 p^k (1 - p)^(n - k) over p above 1/2.
     """
     ways = sum(math.comb(trials + 1, fewer) for fewer in range(events + 1))
     spread = ways / ((trials + 1) * math.comb(trials, events))

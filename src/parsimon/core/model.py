@@ -44,7 +44,7 @@ class Traffic:
         return Traffic(self.attempted - other.attempted, self.answered - other.answered)
 
 
-Keys = NDArray[np.int64]  # one row of whole numbers per image, from which its random draws come
+Keys = NDArray[np.int64]  # one row per image, from which its random draws come; `core.draws` has the columns
 
 
 class History(ABC):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
 from types import NoneType
-from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from parsimon.errors import InputError, quote, unknown_name
 
@@ -31,12 +31,21 @@ def parse_number(text: str) -> float:
         raise ValueError(str(error)) from error
 
 
-class Configurable(Protocol):
-    """A dataclass whose fields are settings, with presets."""
+class Configurable:
+    """A dataclass whose fields are settings.
+
+    Attributes:
+        presets: Published settings, by name.
+    """
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
-    def preset(cls, name: str, **settings: Any) -> Any:
-        """Return an instance with the settings of a preset, except those given here."""
+    def preset(cls, name: str, **settings: Any) -> Self:
+        """Return an instance with published settings, except those given here."""
+        if name not in cls.presets:
+            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
+        return cls(**{**cls.presets[name], **settings})
 
 
 Kind = TypeVar("Kind", bound=Configurable)
@@ -54,9 +63,7 @@ def parse_configured(
     """
     head, *assignments = text.split(",")
     name, _, preset = head.strip().partition(":")
-    if name not in kinds:
-        raise unknown_name(f"there is no {what}", name, f"The {what}s are", kinds)
-    kind = kinds[name]
+    kind = kind_named(name, what, kinds)
     settings: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, value = (part.strip() for part in assignment.partition("="))
@@ -68,6 +75,13 @@ def parse_configured(
         settings[key] = _parse_setting(name, kind, key, value)
     made: Kind = kind.preset(preset, **settings) if preset else kind(**settings)
     return made
+
+
+def kind_named(name: str, what: str, kinds: Mapping[str, type[Kind]]) -> type[Kind]:
+    """Return the class of this name; `what` is the word for all of them in messages."""
+    if name not in kinds:
+        raise unknown_name(f"there is no {what}", name, f"The {what}s are", kinds)
+    return kinds[name]
 
 
 def setting_names(kind: type[Any]) -> list[str]:

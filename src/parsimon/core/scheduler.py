@@ -1,8 +1,8 @@
 """The active images: their asks become batches, and the scores of a batch become replies to their searches.
 
-Only this module and `active_image` count what is charged and enforce the budget. `random_search` subtracts its draws
-from the same budget, only to ask for no more than is left. None of them calls the model, so all of their work can run
-while the model computes.
+Only this module and `active_image` count what is charged and enforce the budget. The layer of random models,
+`random_search`, keeps a count of its own, so that it asks for no more than is left. None of them calls the model, so
+all of their work can run while the model computes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from parsimon.core.active_image import ActiveImage, Closest, Watched
 from parsimon.core.canvas import Canvas, Part, RenderedBatch, render
+from parsimon.core.draws import Purpose
 from parsimon.core.large_canvas import LargeCanvas
-from parsimon.core.model import Keys, Model
+from parsimon.core.model import Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import (
     Ended,
@@ -38,7 +39,7 @@ class Batch(NamedTuple):
     parts: list[Part]
     rendered: RenderedBatch
     goals: NDArray[np.intp]  # per point
-    keys: Keys | None = None  # per point, for a random model: its image, whether it is a fresh draw, and its number
+    draws: NDArray[np.int64] | None = None  # per point, for a random model: image, purpose and number, as in its key
 
 
 class BatchScores(NamedTuple):
@@ -170,8 +171,8 @@ class Scheduler:
             images.append(active)
             parts.append(part)
         goals = np.repeat([active.goal for active in images], [part.stop - part.start for part in parts])
-        keys = _keys(images, parts) if self._random else None
-        return Batch(images, parts, self._canvas.draw(parts), goals, keys)
+        draws = _draws(images, parts) if self._random else None
+        return Batch(images, parts, self._canvas.draw(parts), goals, draws)
 
     def _deliver(self, scored: BatchScores) -> None:
         """Send each search the losses of its points, up to its first success."""
@@ -209,7 +210,7 @@ class Scheduler:
         return entry
 
     def _reply(self, active: ActiveImage, entry: JournalEntry) -> None:
-        """Send a search the losses of its points, none of which is a success."""
+        """Send a search its losses if no point is a success."""
         ended = active.receive(entry, self._budget)
         if ended is None:
             self._ready.append(active)
@@ -285,19 +286,19 @@ def _first_success(active: ActiveImage, hits: deque[int], end: int, losses: NDAr
     first = None
     while hits and hits[0] < end:
         hit = hits.popleft()
-        if first is None and losses[hit] >= active.ask.eligible_from:
+        if first is None and active.ask.ends_at(losses[hit]):
             first = hit
     return first
 
 
-def _keys(images: list[ActiveImage], parts: list[Part]) -> Keys:
-    """Return the keys of a batch; those of a point do not depend on the batch."""
-    keys = []
+def _draws(images: list[ActiveImage], parts: list[Part]) -> NDArray[np.int64]:
+    """Return image, purpose and number of each draw of a batch; they do not depend on the batch."""
+    draws: list[tuple[int, int, int]] = []
     for active, part in zip(images, parts, strict=True):
-        fresh = active.ask.verdict is not None
-        first = part.start if fresh else active.evaluated
-        keys += [(active.index, int(fresh), first + number) for number in range(part.stop - part.start)]
-    return np.array(keys, np.int64)
+        purpose = Purpose.QUERY if active.ask.verdict is None else Purpose.FRESH
+        first = active.evaluated if purpose == Purpose.QUERY else part.start
+        draws += [(active.index, purpose, first + number) for number in range(part.stop - part.start)]
+    return np.array(draws, np.int64)
 
 
 def _as_numpy(images: Any) -> NDArray[np.float32]:

@@ -24,6 +24,7 @@ Targets = Literal["next", "random"]  # which class a targeted attack must reach
 CONTENDERS = 10  # classes whose margins a search may ask for
 _TINY = 1e-30  # makes the loss of a probability of 0 finite
 _SUM_TOLERANCE = 1e-3  # of probabilities
+_TIE_LOSS = float(np.finfo(np.float64).tiny)  # of a draw that errs by a tie: the least loss above 0
 MOST_DRAWS = 10_000
 LEAST_ERROR_RATE = 1e-5  # below 2e-6, the pairs of one comparison could never give enough evidence
 _LEVELS = 255  # the largest value of an 8-bit pixel
@@ -36,8 +37,8 @@ class Sampling:
     Attributes:
         repeats: Queries that are averaged wherever an attack would make one.
         draws: Fresh draws that decide whether the point that an attack returns is a success. They are not charged.
-        error_rate: Error rate of the tests by which an attack accepts a change and ends. 1: no tests; one draw decides,
-            as for an attacker who does not know that the model is random.
+        error_rate: Error rate of the tests by which an attack accepts a change and ends. 1: no tests. Every response
+            then counts as exact, as for an attacker who does not know that the model is random.
     """
 
     repeats: int = 1
@@ -57,13 +58,14 @@ class Threat:
     Attributes:
         eps: The radius, for images in [0, 1].
         targeted: Whether the goal is to reach a class instead of leaving the true one.
-        loss: `cross-entropy` of the true class, or minus that of the target; `margin` between the goal and the best
-            other class, in logits; `label` for attacks that see the predicted class alone: minus the distance of an
-            adversarial image to the clean one, and -inf for any other image.
+        loss: With `cross-entropy`, that of the true class, or minus that of the target. With `margin`, by how much the
+            best other class exceeds the true one in logits, or the target exceeds the best other class. With `label`,
+            minus the distance of an adversarial image, and -inf for any other image. Attacks then see the predicted
+            class alone.
         scores: What the model returns.
         eight_bit: Whether all model inputs have pixels k / 255.
-        rounding: How the bounds of the ball become float32. `inward`: no pixel differs from the original by more than
-            `eps`. `nearest`: to the nearest float, as in published attacks; a pixel may differ by up to 6e-8 more.
+        rounding: How the bounds of the ball become float32. With `inward`, no pixel differs from the original by more
+            than `eps`. With `nearest`, as in published attacks, a pixel may differ by up to 6e-8 more.
         until_budget: Whether a label-only attack continues after its success, to find a closer adversarial image.
         sampling: How a random model is sampled; None: the model is not random. With it, an attack returns one point
             per image, and succeeds if the model errs there in more than half of the fresh draws.
@@ -130,7 +132,9 @@ class Threat:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
         """Return, per row, the loss, whether it is a success, and the predicted class.
 
-        Scores do not tell the distance that the loss `label` needs: it is 0 here for every adversarial image.
+        Scores do not tell the distance that the loss `label` needs: it is 0 here for every adversarial image. On a
+        random model, the loss is above 0 exactly for a success. So a tie of classes that is a success has the least
+        positive loss.
         """
         predicted = predicted_classes(scores)
         if self.loss == "label":
@@ -144,9 +148,15 @@ class Threat:
         else:
             top = logits.max(axis=1)
             away = top + np.log(np.exp(logits - top[:, None]).sum(axis=1)) - at_goal
-        if self.targeted:
-            return -away, predicted == goals, predicted
-        return away, predicted != goals, predicted
+        wins = (predicted == goals) == self.targeted
+        losses = -away if self.targeted else away
+        if self.sampling is not None:
+            losses = np.where(wins, np.maximum(losses, _TIE_LOSS), np.minimum(losses, 0.0))
+        return losses, wins, predicted
+
+    def errs(self, losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return whether draws of a random model err, from the losses that `judge` returned."""
+        return losses > 0
 
     @property
     def has_margins(self) -> bool:

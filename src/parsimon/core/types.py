@@ -5,7 +5,7 @@ How queries are counted:
 - A query is one image shown to the model for a search. A charged query counts against the budget of its image.
 - A query is counted when its loss is delivered, in the order in which the search asked, and only once.
 - An attack ends at its first success or when its budget is spent. Later points of the same ask may be evaluated, but
-  are not counted: an attacker who sends one query at a time would not have sent them.
+  are not counted. An attacker who sends one query at a time would not have sent them.
 - Clean images, checks before a run, and rows that only fill a batch to its fixed shape are not queries.
 
 Some published attacks make evaluations that this rule does not cover. They are allowed, and counted per image:
@@ -28,18 +28,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.grid import Grid, Window
 from parsimon.core.model import AnswerLevel
+from parsimon.core.parsing import Configurable
 from parsimon.core.threat import Loss, Rounding, Threat
-from parsimon.errors import unknown_name
 from parsimon.setsearch import Mask
 
 Image = NDArray[np.float32]  # (channels, rows, columns) in [0, 1]
@@ -138,6 +138,10 @@ class Ask(NamedTuple):
     margins: bool = False
     verdict: Ended | None = None
 
+    def ends_at(self, loss: float) -> bool:
+        """Return whether a success with this loss, which may be infinite, ends the attack."""
+        return loss >= self.eligible_from and self.eligible_from < math.inf
+
 
 class Reply(NamedTuple):
     """The losses of the points of an ask, in its order. A larger loss is always better for the attacker.
@@ -148,14 +152,25 @@ class Reply(NamedTuple):
         loss: The loss of each point.
         gradient: The gradient with respect to each image, if the ask wanted it.
         margins: Per point and contender, by how much its score exceeds that of the true class, if the ask wanted it.
-            The contenders of an image are the other classes with the highest scores at the first point of the first ask
-            for margins, in a fixed order. None unless the attack is untargeted and climbs the margin loss, which is the
-            highest margin.
+            The contenders of an image are the other classes with the highest scores, in a fixed order. They are chosen
+            at the first point of the first ask for margins. None unless the attack is untargeted and climbs the margin
+            loss, which is the highest margin.
     """
 
     loss: NDArray[np.float64]
     gradient: NDArray[np.float32] | None = None
     margins: NDArray[np.float32] | None = None
+
+
+def join_replies(replies: Sequence[Reply]) -> Reply:
+    """Return the replies to the parts of an ask, in their order, as one."""
+    gradients = [each.gradient for each in replies if each.gradient is not None]
+    margins = [each.margins for each in replies if each.margins is not None]
+    return Reply(
+        np.concatenate([each.loss for each in replies]),
+        np.concatenate(gradients) if gradients else None,
+        np.concatenate(margins) if margins else None,
+    )
 
 
 Search = Generator[Ask, Reply, None]
@@ -205,7 +220,7 @@ class Paper(NamedTuple):
     link: str
 
 
-class Attack(ABC):
+class Attack(Configurable, ABC):
     """A frozen dataclass whose fields are its settings, with one generator that attacks one image.
 
     The generator yields asks and receives losses. It knows nothing of batches, devices, counting or stopping. All its
@@ -214,13 +229,11 @@ class Attack(ABC):
     Attributes:
         needs: The level of response that it needs; a white-box attack needs gradients.
         climbs: Whether it keeps a change only if the change raises the loss.
-        presets: Settings of published experiments, by name.
         paper: The paper that it comes from, if there is one.
     """
 
     needs: ClassVar[AnswerLevel] = "loss"
     climbs: ClassVar[bool] = True
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     paper: ClassVar[Paper | None] = None
 
     @abstractmethod
@@ -244,13 +257,6 @@ class Attack(ABC):
     def rounding(self) -> Rounding:
         """How the bounds of its ball are rounded; see `Threat`."""
         return "inward"
-
-    @classmethod
-    def preset(cls, name: str, **settings: Any) -> Self:
-        """Return the attack with the settings of a published experiment, except those given here."""
-        if name not in cls.presets:
-            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
-        return cls(**{**cls.presets[name], **settings})
 
 
 class Margins(NamedTuple):
@@ -339,15 +345,20 @@ class Outcome:
     def unfinished(cls, index: int, journal: JournalEntry | None, threat: Threat) -> Outcome:
         """Return the outcome of an interrupted attack, counted from its journal."""
         if journal is None:
-            return cls(index, False, 0, "interrupted")
-        gradients = 0 if journal.gradient is None else len(journal.gradient)
-        queries = len(journal.loss) - journal.uncharged
-        counts = (journal.uncharged, journal.outside, gradients)
+            return cls(index, success=False, queries=0, ended="interrupted")
         label_only = threat.loss == "label"
-        flat = not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all())
-        radii = radii_of(journal.loss.tolist()) if label_only else ()
-        more = (journal.out_of_range, flat, radii)
-        return cls(index, False, queries, "interrupted", *counts, None, None, None, *more)
+        return cls(
+            index,
+            success=False,
+            queries=len(journal.loss) - journal.uncharged,
+            ended="interrupted",
+            uncharged=journal.uncharged,
+            outside=journal.outside,
+            gradients=0 if journal.gradient is None else len(journal.gradient),
+            out_of_range=journal.out_of_range,
+            flat=not label_only and len(journal.loss) > 1 and bool((journal.loss == journal.loss[0]).all()),
+            radii=radii_of(journal.loss.tolist()) if label_only else (),
+        )
 
 
 def radii_of(losses: Iterable[float], before: float = -math.inf, queries: int = 0) -> Radii:

@@ -27,7 +27,8 @@ def read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
                 if {"images", "labels"} <= set(names):
                     return bundle["images"], bundle["labels"]
     except Exception as error:  # numpy raises many kinds for damaged files
-        raise InputError(f"{path} cannot be read as an .npz file: {first_line(error)}") from error
+        reason = _reason(error, "numpy.savez(path, images=images, labels=labels)")
+        raise InputError(f"{path} cannot be read as an .npz file: {reason}") from error
     raise InputError(f"{path} must be an .npz file with the arrays images and labels; it has {names or 'none'}")
 
 
@@ -57,11 +58,21 @@ def open_arrays(path: Path, name: str) -> Data:
     return Data(images, labels, None, name, fingerprint([images, labels]))
 
 
+def _reason(error: Exception, write: str) -> str:
+    """Return why a file cannot be read, without numpy's advice to unpickle it."""
+    if "Object arrays" in str(error):
+        return "it has an array of objects, where numbers are needed"
+    if "allow_pickle" in str(error):  # it takes anything else for a pickle
+        return f"it is none. Write one with {write}"
+    return first_line(error)
+
+
 def _map(path: Path) -> NDArray[Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        raise InputError(f"{path} cannot be read as an .npy file: {first_line(error)}") from error
+        reason = _reason(error, "numpy.save(path, array)")
+        raise InputError(f"{path} cannot be read as an .npy file: {reason}") from error
     if isinstance(array, np.lib.npyio.NpzFile):
         array.close()
         raise InputError(f"{path} must hold one array; it holds several: rename it to .npz")

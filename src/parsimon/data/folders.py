@@ -1,7 +1,8 @@
 """Folders of pictures: one folder per class, labels in file names, or ImageNet's pictures with a list of labels.
 
-A list has one line `ILSVRC2012_val_00000001.JPEG 65` per picture: its name and its class from 0 to 999 in the order of
-the WordNet ids, as networks number them. It may name only some of the pictures, and it sets their order.
+A list has one line `ILSVRC2012_val_00000001.JPEG 65` per picture: its name and its class from 0 to 999. Classes are in
+the order of the WordNet ids, as networks number them. A list may name only some of the pictures, and it sets their
+order.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _PAIRS = "a data loader must yield pairs (images, labels), and a dataset must ho
 
 
 def split_pairs(images: Any, labels: Any) -> tuple[Any, Any]:
-    """Return images and labels apart.
+    """Return images and labels separately.
 
     A loader is read once, into memory, since it may shuffle. The images of a dataset are read when they are needed, and
     its labels at once. Images beside labels are left as they are; labels `"predicted"` replace those of the pairs.

@@ -12,6 +12,7 @@ from parsimon.core.threat import Threat, to_eight_bit
 from parsimon.core.types import Image, ImageSource
 from parsimon.errors import InputError, ParsimonError, first_line
 
+_LEVEL = 1 / 255  # of an 8-bit pixel: normalisation takes pixels further out of their range, rounding does not
 _GRID_ROUNDING = 2**-23  # bounds the difference between two ways to compute k / 255 in float32
 
 
@@ -85,8 +86,8 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
         raise InputError(f"pixels must be numbers in [0, 1]; image {index} has NaN or infinite pixels")
     low, high = float(image.min()), float(image.max())
     if low < 0 or high > 1:
-        hint = "divide by 255" if low >= 0 and 1 < high <= 255 else "undo the normalisation and let the model apply it"
-        raise InputError(f"pixels must lie in [0, 1]; image {index} spans {low:g} to {high:g}: {hint}")
+        span = f"{low:g} to {high:.8g}"  # the digits that show the float after 1
+        raise InputError(f"pixels must lie in [0, 1]; image {index} spans {span}: {_range_hint(low, high)}")
     if threat.eight_bit and np.abs(image - to_eight_bit(image)).max() > _GRID_ROUNDING:
         raise InputError(
             f"8-bit mode needs pixels that are k / 255; image {index} has others: round it with "
@@ -94,6 +95,13 @@ def check_image(image: Any, index: int, threat: Threat) -> Image:
             argument="eight_bit",
         )
     return image  # type: ignore[no-any-return]
+
+
+def _range_hint(low: float, high: float) -> str:
+    """Return how to bring pixels into [0, 1]."""
+    if max(-low, high - 1) < _LEVEL:
+        return "clip them, as images.clip(0, 1) does"
+    return "divide by 255" if low >= 0 and high <= 255 else "undo the normalisation and let the model apply it"
 
 
 def check_count(count: int) -> None:

@@ -5,11 +5,11 @@ The margin is the highest logit minus the second. The defence shows another marg
 length tau rises where the true one falls. An attacker who lowers the shown margin is led to the middle of an interval
 (`linear`) or away from it (`sine`). The shown confidence stays close to that of the logits over a temperature.
 
-Differences from the paper: it runs 100 steps of Adam per query, on the distance to the target margin plus 5 times the
-distance to the target confidence. This version computes logits that have the target margin exactly. The second logit
-stays, and all lower ones move by one common shift, at most to the second. The shift gives the target confidence if it
-is at most 10, which is as far as those steps of Adam can move a logit; otherwise the confidence is as close as that
-allows. The predicted class never changes, because the shown margin is at least 0.0001; in the paper it hardly ever
+Differences from the paper: it runs 100 steps of Adam per query. They minimise the distance to the target margin plus 5
+times the distance to the target confidence. This version computes logits that have the target margin exactly. The
+second logit stays, and all lower ones move by one common shift, at most to the second. The shift gives the target
+confidence if it is at most 10, as far as those steps of Adam can move a logit. Otherwise the confidence is as close as
+that allows. The predicted class never changes, because the shown margin is at least 0.0001; in the paper it hardly ever
 changes. The authors' code also rounds pixels down to 8 bits; this version does not.
 """
 

@@ -13,51 +13,43 @@ nor on workers nor on interruptions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parsimon.core.model import Detector, Keys, Model, ScoreGradient, Traffic
+from parsimon.core.parsing import Configurable
 from parsimon.core.threat import Scores, to_eight_bit
 from parsimon.core.types import Paper
-from parsimon.errors import InputError, unknown_name
+from parsimon.errors import InputError, quote
 
 Changes = Literal["images", "scores", "nothing"]
 
 _LEAST_PROBABILITY = 1e-30  # its logarithm is finite
 
 
-class Defence(ABC):
+class Defence(Configurable, ABC):
     """A frozen dataclass whose fields are its settings.
 
     Attributes:
         changes: What it changes. One that changes nothing watches the queries.
         random: Whether it makes any model random.
         paper: The paper that it comes from.
-        presets: Published settings, by name.
     """
 
     changes: ClassVar[Changes]
     random: ClassVar[bool] = False
     paper: ClassVar[Paper]
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def protect(self, model: Model) -> Model:
         """Return the model behind this defence."""
 
     def undone(self) -> Defence | None:
-        """Return what an attacker who knows the defence makes of its responses, as a defence; None: nothing better."""
+        """Return what is left of the defence for an attacker who undoes it; None if nothing can be undone."""
         return None
-
-    @classmethod
-    def preset(cls, name: str, **settings: Any) -> Self:
-        """Return the defence with published settings, except those given here."""
-        if name not in cls.presets:
-            raise unknown_name(f"{cls.__name__} has no preset", name, "Its presets are", cls.presets)
-        return cls(**{**cls.presets[name], **settings})
 
 
 class InputDefence(Defence):
@@ -112,6 +104,11 @@ class DefendedModel(Model):
     """A model behind a defence, with the capabilities of that model."""
 
     def __init__(self, model: Model, defence: Defence) -> None:
+        if not isinstance(model, Model):
+            raise InputError(
+                f"{type(defence).__name__} protects an opened model; got {quote(model)}: open it with "
+                "parsimon.models.as_model"
+            )
         self.model, self.defence = model, defence
         self.namespace, self.device, self.fixed_batch = model.namespace, model.device, model.fixed_batch
         self.gives = "scores" if model.gives == "gradient" else model.gives  # nobody differentiates the defence
@@ -242,18 +239,18 @@ def changes_scores(model: Model) -> bool:
     return isinstance(model, ScoreDefendedModel) or changes_scores(model.model)
 
 
-def needs_kind(model: Model) -> bool:
-    """Return whether a defence must be told what the model behind it returns, before the model can be called."""
+def needs_score_kind(model: Model) -> bool:
+    """Return whether a defence must know what the model behind it returns, before the model can be called."""
     if not isinstance(model, DefendedModel):
         return False
-    return (isinstance(model, ScoreDefendedModel) and model.received is None) or needs_kind(model.model)
+    return (isinstance(model, ScoreDefendedModel) and model.received is None) or needs_score_kind(model.model)
 
 
-def told(model: Model, returns: Scores) -> Model:
+def with_score_kind(model: Model, returns: Scores) -> Model:
     """Return the defended model whose defences know what the model behind all of them returns."""
     if not isinstance(model, DefendedModel):
         return model
-    behind = told(model.model, returns)
+    behind = with_score_kind(model.model, returns)
     if isinstance(model, ScoreDefendedModel) and model.received is None:
         return model.defence.protect(behind, returns)
     return model.around(behind)

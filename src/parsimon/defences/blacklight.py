@@ -6,8 +6,8 @@ then quantised. Every window of consecutive values is hashed, and the highest ha
 A query is flagged if its fingerprint shares more than `threshold` hashes with that of one earlier query, flagged or
 not. The values of a window follow the order row, column, channel, as in the authors' code.
 
-Differences from the paper: the authors' code hashes with SHA-256, and this version with a keyed 64-bit polynomial,
-mixed so that its highest values are spread evenly. All windows of an image are then hashed at once. A one-way hash
+Differences from the paper: the authors' code hashes with SHA-256. This version uses a keyed 64-bit polynomial, mixed
+so that its highest values are spread evenly. All windows of an image are then hashed at once. A one-way hash
 would only matter against an attacker who sees the fingerprints. Only queries of the same attacker are compared; the
 paper compares those of all users.
 """

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from parsimon.core.docstrings import describe_presets, describe_settings, summary_of
+from parsimon.core.docstrings import describe_configurable
 from parsimon.core.model import Model
-from parsimon.core.parsing import parse_configured
+from parsimon.core.parsing import kind_named, parse_configured
 from parsimon.core.threat import Scores
 from parsimon.defences.aaa import AAA
-from parsimon.defences.base import Defence, told
+from parsimon.defences.base import Defence, with_score_kind
 from parsimon.defences.bit_depth import BitDepth
 from parsimon.defences.blacklight import Blacklight
 from parsimon.defences.input_noise import InputNoise
 from parsimon.defences.jpeg import Jpeg
 from parsimon.defences.resize_pad import ResizePad
 from parsimon.defences.rounded_scores import RoundedScores
-from parsimon.errors import InputError, quote, unknown_name
+from parsimon.errors import InputError, quote
 
 DEFENCES: dict[str, type[Defence]] = {
     "noise": InputNoise,
@@ -80,8 +80,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
     """Return the model behind several defences, in the order in which a query passes them.
 
     The first defence receives the query first and the response last. A stateful defence sees the queries as they are
-    sent, wherever it stands in the list, and there can be only one.
-    `returns` is what the model returns, if it is known.
+    sent, wherever it stands in the list. There can be only one. `returns` is what the model returns, if it is known.
     """
     if isinstance(defences, Defence | str) or not isinstance(defences, Sequence):
         raise InputError(f"defences must be a list of defences or names; got {quote(defences)}", argument="defences")
@@ -89,7 +88,7 @@ def defended(model: Model, defences: Sequence[Defence | str], returns: Scores | 
     check_together(parsed, model.detector)
     for defence in reversed(parsed):
         model = defence.protect(model)
-    return model if returns is None else told(model, returns)
+    return model if returns is None else with_score_kind(model, returns)
 
 
 def any_random(defences: Sequence[str]) -> bool:
@@ -99,19 +98,8 @@ def any_random(defences: Sequence[str]) -> bool:
 
 def describe(name: str) -> dict[str, Any]:
     """Return everything about a defence: what it changes, whether it is random, its paper, presets and settings."""
-    if name not in DEFENCES:
-        raise unknown_name("there is no defence", name, "The defences are", DEFENCES)
-    defence = DEFENCES[name]
-    return {
-        "name": name,
-        "class": defence.__name__,
-        "summary": summary_of(defence),
-        "changes": defence.changes,
-        "random": defence.random,
-        "paper": defence.paper._asdict(),
-        "presets": describe_presets(defence.presets),
-        "settings": describe_settings(defence),
-    }
+    defence = kind_named(name, "defence", DEFENCES)
+    return describe_configurable(name, defence, changes=defence.changes, random=defence.random)
 
 
 def _as_defence(defence: Defence | str) -> Defence:

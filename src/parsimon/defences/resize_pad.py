@@ -1,8 +1,8 @@
 """Random resizing and padding: Xie, Wang, Zhang, Ren and Yuille, *Mitigating Adversarial Effects Through Randomization*
 (ICLR 2018).
 
-The paper enlarges a 299 x 299 image to a random side from 299 to 330, and pads it with zeros at a random place to
-331 x 331. Most networks take images of one size only. So this version does the same on a smaller scale: it shrinks the
+The paper enlarges a 299 x 299 image to a random side from 299 to 330. It then pads it with zeros at a random place to
+331 x 331. Most networks take images of one size only. So this version does the same on a smaller scale. It shrinks the
 image to a random side within the same range relative to the padded size, and pads it to its own size. It therefore
 drops a few rows and columns, which the paper does not. Resizing takes the nearest pixel, as in the authors' code.
 """

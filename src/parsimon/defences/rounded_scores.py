@@ -3,8 +3,8 @@ APIs* (USENIX Security 2016).
 
 The paper discusses services that round the probabilities they return, against attackers who copy a model. An attacker
 who searches for adversarial images then cannot see small changes of the loss either. Rounding may make several classes
-equal. If the predicted class would change by it, its probability is one unit higher in the last decimal, as if the
-service returned the class beside the probabilities. Rounded probabilities need not add up to one.
+equal. If rounding would change the predicted class, its probability is one unit higher in the last decimal. This is as
+if the service returned the class beside the probabilities. Rounded probabilities need not add up to one.
 """
 
 from __future__ import annotations

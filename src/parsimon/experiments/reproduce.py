@@ -62,7 +62,7 @@ def reproduce(exhibit: Exhibit, out: Path, changes: Mapping[str, Any], **executi
 
 def _stored(planned: PlannedRun, folder: Path, execution: Mapping[str, Any]) -> FinishedRun | None:
     comparison = runs.run(planned.spec, folder, **execution)
-    if comparison.unfinished:
+    if comparison.stopped:
         return None
     return FinishedRun(planned, comparison, {}, runs.classes_of(folder))
 
@@ -75,6 +75,6 @@ def _climbed(exhibit: Exhibit, planned: PlannedRun, folder: Path, execution: Map
     here = {name: value for name, value in execution.items() if name not in ("workers", "ray")}
     climbed = climb(planned.spec, attacks, data, folder, **here)
     comparison = Comparison({name: each.result for name, each in climbed.items()})
-    if comparison.unfinished:
+    if comparison.stopped:
         return None
     return FinishedRun(planned, comparison, climbed, data.classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ __all__ = ["FunctionModel", "HttpModel", "Model", "Request", "RequestPolicy", "a
 def as_model(model: Any) -> Model:
     """Return a `Model` for a name (see `open_model`) or an object.
 
-    The object may be a torch module, the path of an ONNX file, an ONNX Runtime session, a Foolbox model, a classifier
-    of the Adversarial Robustness Toolbox, a function of numpy images, or a `Model` itself.
+    The object may be a torch module, the path of an ONNX file, an ONNX Runtime session or a function of numpy images.
+    It may also be a Foolbox model, a classifier of the Adversarial Robustness Toolbox, or a `Model` itself.
     """
     if isinstance(model, str):
         return as_model(open_model(model))
@@ -50,7 +51,19 @@ def as_model(model: Any) -> Model:
     return _function_model(model)
 
 
+def is_state_dict(model: Any) -> bool:
+    """Return whether a mapping holds the weights of a module, by their names, and not models."""
+    return isinstance(model, Mapping) and any(
+        is_state_dict(value) or (hasattr(value, "shape") and not callable(value)) for value in model.values()
+    )
+
+
 def _function_model(model: Any) -> FunctionModel:
+    if is_state_dict(model):
+        raise InputError(
+            "the model is a state dict, the weights of a module without its code: build the module, load them with "
+            "module.load_state_dict(...), and pass the module"
+        )
     if hasattr(model, "namespace") and hasattr(model, "fixed_batch"):
         raise InputError(
             f"{type(model).__name__} has the attributes of a model but not its base class: make it a subclass of "

@@ -15,8 +15,8 @@ def keep_freed_memory() -> bool:
     """Make this process keep the memory that it frees, and return whether the C library agrees.
 
     A network allocates and frees the same memory in every call. The C library gives large blocks back to the operating
-    system, which clears them before the next call: up to two fifths of the time of a small network in torch. The
-    command `parsimon` and its workers call this. In Python, call it once; the process keeps at most its peak.
+    system, which clears them before the next call. That takes up to two fifths of the time of a small network in torch.
+    The command `parsimon` and its workers call this. In Python, call it once; the process keeps at most its peak.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from parsimon.errors import (
     users_place,
 )
 from parsimon.models import hubs
+
+_MODEL_FILES = ("onnx", "pt", "pth", "pkl", "h5")  # endings
 
 
 def open_model(name: str) -> Any:
@@ -53,6 +57,8 @@ def _open(name: str) -> Any:
         return hubs.open_named(name)
     if ":" in name and not Path(name).exists():
         return _build(*name.rsplit(":", 1))
+    if hint := _code_hint(name):
+        raise InputError(f"there is no model {quote(name)}: {hint}")
     if name and (Path(name).exists() or Path(name).suffix):
         return Path(name)
     hint = did_you_mean(name, catalogue.networks())
@@ -64,6 +70,19 @@ def _open(name: str) -> Any:
     )
 
 
+def _takes_nothing(function: Any) -> bool:
+    """Return whether a function can be called without arguments; a torch module is a model, not a function."""
+    if hasattr(function, "state_dict") and not isinstance(function, type):
+        return False
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return not callable(function)  # calling it says what it is
+    except ValueError:  # built-in functions may have no signature
+        return True
+    return True
+
+
 def _open_address(name: str) -> Any:
     from parsimon.models.remote.server import SCHEMES, open_server
 
@@ -71,6 +90,28 @@ def _open_address(name: str) -> Any:
     if scheme not in SCHEMES:
         raise InputError(f"the address of a model must begin with {', '.join(SCHEMES)} and ://; got {scheme}://")
     return open_server(name)
+
+
+def _code_hint(name: str) -> str:
+    """Return how to name a function of the user's code, where its file is named, or a dot stands for the colon."""
+    path = Path(name)
+    if path.suffix == ".py":
+        return f"write {path.stem}:FUNCTION, with a function of {path.name} that takes no arguments and returns a model"
+    module, _, function = name.rpartition(".")
+    file = path.exists() or function in _MODEL_FILES
+    if function.isidentifier() and not file and _is_module(module):
+        return f"did you mean {module}:{function}?"
+    return ""
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a module can be imported; it is not imported, but the packages that it is in are."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (Exception, SystemExit):  # the user's packages may raise anything
+        return False
 
 
 def _build(module: str, function: str) -> Any:
@@ -86,7 +127,14 @@ def _build(module: str, function: str) -> Any:
             own = [name for name, value in vars(imported).items() if getattr(value, "__module__", None) == module]
             functions = [name for name in own if callable(vars(imported)[name]) and not name.startswith("_")]
             raise unknown_name(f"{module} has no function", function, "Its functions:", functions)
-        return getattr(imported, function)()
+        found = getattr(imported, function)
+        if not _takes_nothing(found):
+            raise ModelError(
+                f"{module}:{function} must be a function that takes no arguments and returns the model; it takes "
+                f"arguments. If it is the model, write another function that returns it, such as "
+                f"def build(): return {function}"
+            )
+        return found()
     except ParsimonError:
         raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything

@@ -24,7 +24,7 @@ class TensorModel(Model):
 
     On a CPU, a convolutional network is faster on images whose channels come last in memory. The images and the
     precision are the same, so only the last digits of the scores can differ. The first images are shown in both memory
-    formats; a network that fails on one of them, or returns other scores, is run as it is.
+    formats. A network that fails on one of them, or returns other scores, is run as it is.
 
     On a GPU, a call returns before it has finished. `start` queues the forward pass and the copy of the scores, and
     leaves the caller to wait for both.

@@ -23,7 +23,7 @@ from parsimon.errors import InputError
 from parsimon.report.export import csv_cell
 from parsimon.report.picture import png
 from parsimon.results.result import Result
-from parsimon.runs.preflight import classify
+from parsimon.runs.classify import classify
 from parsimon.runs.verification import Redrawn, in_ball, redraw
 
 Form = Literal["png", "npz", "both"]

@@ -12,7 +12,7 @@ from parsimon.report.style import Mark, marks_in_order, marks_of_runs
 from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.result import Comparison, Result
 from parsimon.results.statistics import curve, known_queries, median_radii, wilson_interval
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.results.verdict import Verdict
 
 _WHITE_BOX_DASHES: tuple[list[float], ...] = ([6, 4], [2, 3], [10, 3, 2, 3])

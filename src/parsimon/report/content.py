@@ -13,7 +13,7 @@ from parsimon.results.evaluation import Evaluation, EvaluationGrid
 from parsimon.results.notes import evaluation_with_gradients
 from parsimon.results.result import Comparison
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, radius_text
 
 
 def run_content(name: str, comparison: Comparison, spec: Mapping[str, Any]) -> Data:

@@ -27,7 +27,7 @@ from parsimon.report.style import (
 )
 from parsimon.results.result import RANDOM_BUDGETS
 from parsimon.results.statistics import Interval, band, curve, known_queries, mean_band, median_radii
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.headline import advice
 from parsimon.results.notes import evaluation_with_gradients, with_gradients
 from parsimon.results.result import Comparison
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, percent_range, radius_text
 from parsimon.results.verdict import Verdict
 
 
@@ -18,7 +18,7 @@ def headline(
 ) -> Data:
     """Return a robust accuracy as the page shows it, with a line on what it is about."""
     what = f"{'Accuracy under targeted attack' if targeted else 'Robust accuracy'}{behind(defence)}"
-    interval = None if verdict.interval is None else "{:.1f} to {:.1f}".format(*(100 * end for end in verdict.interval))
+    interval = None if verdict.interval is None else percent_range(verdict.interval)
     shown = {"name": name, "what": what, "value": _value(verdict), "interval": interval}
     return {**shown, "kind": _kind(verdict), "about": about}
 
@@ -36,7 +36,7 @@ def _kind(verdict: Verdict) -> str:
     if verdict.kind == "estimate":
         return (
             f"Estimate from {verdict.attacked:,} attacked images, with its 95 % interval: the other correctly "
-            "classified ones are taken to fare like them."
+            "classified ones are assumed to behave like them."
         )
     return "At most so far: images are unfinished, and the number can only fall."
 

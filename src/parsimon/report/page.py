@@ -1,7 +1,7 @@
 """The report: one HTML file that shows whole runs and works without a network.
 
-A page is a fixed template, style and script with one block of data. Everything that comes from a run is in that block,
-and the script inserts it as text, so that a class named like a tag stays a name.
+A page is a fixed template, style and script with one block of data. Everything that comes from a run is in that block.
+The script inserts it as text, so that a class named like a tag stays a name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from parsimon.report.gallery import gallery_of
 from parsimon.report.picture import class_names
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.result import Comparison
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs.evaluation import cell_folder, evaluation_config, is_evaluation, load_evaluation
 
 PAGE = "report.html"

@@ -121,7 +121,7 @@ def marks(names: Collection[str]) -> dict[str, Mark]:
 
 
 def marks_in_order(names: Sequence[str]) -> dict[str, Mark]:
-    """Return a mark for each name by its place, for what is no attack; the first two contrast best."""
+    """Return a mark for each name by its place, for names that are no attacks; the first two contrast best."""
     if len(names) > len(_MARKS):
         raise InputError(f"a figure can tell {len(_MARKS)} names apart; got {len(names)}: split it into several")
     order = [turn + place for turn in range(0, len(_MARKS), len(_COLOURS)) for place in _CONTRAST]

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from parsimon.core.types import Outcome
 from parsimon.results.statistics import Interval, agresti_coull_interval, bootstrap_interval, wilson_interval
+from parsimon.results.text import percent_range
 
 if TYPE_CHECKING:
     from parsimon.results.result import CleanPredictions
 
 NO_CHANCE = {"undecided": None, "expected_accuracy": None}  # for JSON, of a model that is not random
-SEVERAL_CHANCES = "Each attack has draws of its own, so an undecided image gets several chances."
+SEVERAL_CHANCES = (
+    "Each attack returns a point of its own, so an undecided image gets several chances to count as fooled."
+)
 
 
 class Drawn(NamedTuple):
@@ -56,7 +59,7 @@ class Chance:
         return sum(each.undecided for each in self.worst.values())
 
     def notes(self) -> list[str]:
-        """Return both as notes below a table."""
+        """Return the number of undecided images and the expected accuracy, as notes below a table."""
         count = self.undecided
         images = "1 image" if count == 1 else f"{count:,} images"
         notes = [f"Undecided: {images}, whose 95% interval of the error rate contains 50%."]
@@ -67,7 +70,7 @@ class Chance:
         return notes
 
     def as_dict(self) -> dict[str, Any]:
-        """Return both for JSON."""
+        """Return the number of undecided images and the expected accuracy, for JSON."""
         expected = None if self.expected is None else self.expected.as_dict()
         return {"undecided": self.undecided, "expected_accuracy": expected}
 
@@ -77,11 +80,11 @@ class ExpectedAccuracy:
     """The probability that a single query of an image gives the right class, on average over all images.
 
     Attributes:
-        value: The mean over all images of one minus the error rate: of the clean image if it is misclassified, and
-            otherwise the largest that an attack found.
+        value: The mean over all images of one minus the error rate. That is the rate of the clean image if it is
+            misclassified, and otherwise the largest that an attack found.
         interval: Its 95% interval over the choice of images; None for one image.
-        estimate: Whether only some of the correctly classified images were attacked. The others are taken to fare like
-            them.
+        estimate: Whether only some of the correctly classified images were attacked. The others are assumed to behave
+            like them.
     """
 
     value: float
@@ -89,7 +92,7 @@ class ExpectedAccuracy:
     estimate: bool
 
     def __str__(self) -> str:
-        ends = "" if self.interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.interval))
+        ends = "" if self.interval is None else f" ({percent_range(self.interval)})"
         return f"{'about ' * self.estimate}{self.value:.1%}{ends}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,10 +101,10 @@ class ExpectedAccuracy:
         return {"value": self.value, "interval": self.interval, "kind": kind}
 
 
-def chance_of(clean: CleanPredictions, attacks: Sequence[Sequence[Outcome]], *, known: bool) -> Chance:
-    """Return what chance leaves open. `known`: whether every image that was to be attacked has its draws."""
+def chance_of(clean: CleanPredictions, attacks: Sequence[Sequence[Outcome]], *, complete: bool) -> Chance:
+    """Return what chance leaves open. `complete`: whether every image that was to be attacked has its draws."""
     worst = worst_draws(attacks)
-    return Chance(len(attacks), worst, expected_accuracy(clean, worst) if known else None)
+    return Chance(len(attacks), worst, expected_accuracy(clean, worst) if complete else None)
 
 
 def worst_draws(attacks: Iterable[Sequence[Outcome]]) -> dict[int, Drawn]:
@@ -129,11 +132,11 @@ def expected_accuracy(clean: CleanPredictions, worst: Mapping[int, Drawn]) -> Ex
 
 
 def _extended(
-    wrong: NDArray[Any], fared: NDArray[Any], attacked: NDArray[Any], correct: NDArray[Any], axis: int = -1
+    wrong: NDArray[Any], reached: NDArray[Any], attacked: NDArray[Any], correct: NDArray[Any], axis: int = -1
 ) -> NDArray[Any]:
-    """Return the mean over all images if the correct ones that were not attacked fare like those that were."""
-    fare = fared.sum(axis=axis) / np.maximum(1, attacked.sum(axis=axis))
-    found: NDArray[Any] = (wrong.sum(axis=axis) + correct.sum(axis=axis) * fare) / wrong.shape[axis]
+    """Return the mean over all images if the correct ones that were not attacked behave like those that were."""
+    rate = reached.sum(axis=axis) / np.maximum(1, attacked.sum(axis=axis))
+    found: NDArray[Any] = (wrong.sum(axis=axis) + correct.sum(axis=axis) * rate) / wrong.shape[axis]
     return found
 
 

@@ -14,7 +14,7 @@ from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
 from parsimon.results.statistics import Interval, mcnemar, newcombe_interval
 from parsimon.results.table import Cell, Table
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, p_text, points_text, radius_text
 from parsimon.results.verdict import Gate
 
 _RANDOM_NOTE = "Random models: interval and p leave out the chance in the draws; two runs of one model may differ."
@@ -160,9 +160,9 @@ class Diff:
         for row in self.rows:
             each = row.difference
             if each is not None and not each.passes(no_worse_than, gate):
-                what = f"{row.name}: robust accuracy changed by {_points(each.value)} points"
+                what = f"{row.name}: robust accuracy changed by {points_text(each.value)} points"
                 if gate == "lower":
-                    what += f", with {_points(each.interval[0])} as the lower end of the interval"
+                    what += f", with {points_text(each.interval[0])} as the lower end of the interval"
                 reasons.append(f"{what}; a loss of at most {100 * no_worse_than:.4g} points is allowed")
         return reasons
 
@@ -208,16 +208,12 @@ def _cells(row: DiffRow) -> list[Cell]:
     each = row.difference
     if each is None:
         return [Cell(row.name), *[Cell("-")] * 7]
-    low, high = map(_points, each.interval)
+    low, high = map(points_text, each.interval)
     return [
         Cell(row.name),
         Cell(f"{each.images:,}"),
         *(Cell(f"{count / each.images:.1%}") for count in (each.old, each.new)),
-        Cell(_points(each.value), interval=(low, high)),
+        Cell(points_text(each.value), interval=(low, high)),
         *(Cell(f"{len(images):,}") for images in (each.worse, each.better)),
-        Cell("<0.001" if each.p < 0.001 else f"{each.p:.3f}"),
+        Cell(p_text(each.p)),
     ]
-
-
-def _points(share: float) -> str:
-    return f"{round(100 * share, 1) + 0.0:+.1f}"  # adding 0 to -0.0 gives 0.0

@@ -94,6 +94,11 @@ class Evaluation(Displayed):
         return self.clean.correct
 
     @property
+    def _always_correct(self) -> NDArray[np.bool_]:
+        """The images that are correct here and at all smaller radii: a random model may draw them anew in each run."""
+        return self.correct if self.smaller is None else self.correct & self.smaller._always_correct
+
+    @property
     def random(self) -> bool:
         """Whether the model is random."""
         return self.any_result.random
@@ -116,7 +121,8 @@ class Evaluation(Displayed):
 
         Each attack was run with the largest budget, on which the schedule of some depends. At each of `budgets` this is
         what they all leave; below the smallest it is an upper bound, since attacks skip images that an earlier one
-        fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack.
+        fooled. A random model has no smaller budgets: fresh draws decide only once, at the end of an attack. If it
+        draws the clean images anew for each radius, an image must be correct at all smaller ones too.
         """
         if not isinstance(budget, Real) or not 0 <= budget <= self.budget:
             raise InputError(
@@ -125,7 +131,7 @@ class Evaluation(Displayed):
             )
         if self.random and budget < self.budget:
             raise InputError(f"{RANDOM_BUDGETS}; this evaluation has {self.budget:,} queries", argument="budget")
-        return self.correct & (self.fooled_after > budget)
+        return self._always_correct & (self.fooled_after > budget)
 
     @property
     def robust(self) -> NDArray[np.bool_]:
@@ -193,12 +199,18 @@ class Evaluation(Displayed):
             return last.summary.unfinished
         return int((self.correct & ~self.settled).sum())  # nothing was attacked at this radius yet
 
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the evaluation at this radius or a smaller one, even if every image is finished."""
+        before = self.smaller is not None and self.smaller.stopped
+        return before or any(result.stopped for result in self.results.values())
+
     @cached_property
     def chance(self) -> Chance | None:
         """What chance leaves open on a random model; None on any other."""
         if not self.random:
             return None
-        return chance_of(self.clean, self._black_box_outcomes, known=not self.unfinished)
+        return chance_of(self.clean, self._black_box_outcomes, complete=not self.unfinished)
 
     @property
     def _black_box_outcomes(self) -> list[Sequence[Outcome]]:
@@ -291,6 +303,16 @@ class EvaluationGrid(Displayed):
         """Number of evaluations that an interruption left unfinished."""
         begun = sum(each.unfinished > 0 for row in self.evaluations.values() for each in row)
         return begun + len(self.radii) * (len(self.models) - len(self.evaluations))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the evaluation, even if every image is finished."""
+        return any(evaluation.stopped for row in self.evaluations.values() for evaluation in row)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all evaluations are finished, and Ctrl-C ended none."""
+        return not (self.unfinished or self.stopped)
 
     def table(self) -> Table:
         """Return the robust accuracy by radius and model, for text, Markdown and LaTeX."""

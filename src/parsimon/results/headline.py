@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from parsimon.results.notes import with_gradients
 from parsimon.results.statistics import wilson_interval
-from parsimon.results.tables import behind, radius_text
+from parsimon.results.text import behind, percent_range, radius_text
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation
@@ -56,5 +56,5 @@ def _reached(comparison: Comparison) -> str:
     reached = len({each.index for result in comparison.counted.values() for each in result.outcomes if each.success})
     if any(result.summary.unfinished for result in comparison.counted.values()):
         return f"Target reached on at least {reached:,} of {images:,} images so far"
-    low, high = (f"{100 * end:.1f}" for end in wilson_interval(reached, images))
-    return f"Target reached on {reached:,} of {images:,} images, {reached / images:.1%} ({low} to {high}),"
+    interval = percent_range(wilson_interval(reached, images))
+    return f"Target reached on {reached:,} of {images:,} images, {reached / images:.1%} ({interval}),"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from parsimon.core.threat import Sampling
 from parsimon.results.chance import SEVERAL_CHANCES
 from parsimon.results.summary import Summary
+from parsimon.results.text import radius_text
+from parsimon.results.verdict import bound_note
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation, EvaluationGrid
@@ -76,7 +78,7 @@ def _accuracies(comparison: Comparison) -> list[str]:
         notes.append(f"It is estimated from {some}: {verdict}.")
     if other := with_gradients(comparison):
         notes.append(f"{other[0].upper()}{other[1:]}.")
-    return [*notes, "It is an upper bound on the true robust accuracy; more queries tighten it."]
+    return [*notes, bound_note(random=comparison.first.random)]
 
 
 def with_gradients(comparison: Comparison) -> str:
@@ -177,7 +179,7 @@ def fooled_by_draws(sampling: Sampling) -> str:
 def grid_chance_notes(grid: EvaluationGrid) -> list[str]:
     """Return what chance leaves open in each cell of an evaluation of random models."""
     cells = [
-        (f"{model} at {each.effective_eps * 255:.4g}/255", each.chance)
+        (f"{model} at {radius_text(each.effective_eps)}", each.chance)
         for model, row in grid.evaluations.items()
         for each in row
     ]

@@ -101,6 +101,7 @@ class Result(Displayed):
     counters: Counters
     verification: Verification | None = None  # None: the successes were not queried again
     defence: tuple[str, ...] = ()  # in front of the model, as typed
+    stopped: bool = False  # whether Ctrl-C ended the run during this attack or before it; not read back
 
     @property
     def traffic(self) -> Traffic | None:
@@ -249,6 +250,16 @@ class Comparison(Displayed):
         return sum(result.summary.unfinished for result in self.results.values())
 
     @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the run, even if every image is finished."""
+        return any(result.stopped for result in self.results.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every image is finished, and Ctrl-C did not end the run."""
+        return not (self.unfinished or self.stopped)
+
+    @property
     def verdict(self) -> Verdict:
         """The share of all given images that the model classifies correctly and that no black-box attack fooled.
 
@@ -279,8 +290,8 @@ class Comparison(Displayed):
         """What chance leaves open on a random model; None on any other."""
         if not self.first.random:
             return None
-        known = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
-        return chance_of(self.first.clean, [result.outcomes for result in self.counted.values()], known=known)
+        complete = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
+        return chance_of(self.first.clean, [result.outcomes for result in self.counted.values()], complete=complete)
 
     @property
     def warnings(self) -> tuple[str, ...]:

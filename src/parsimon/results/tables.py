@@ -18,7 +18,8 @@ from parsimon.results.notes import (
 from parsimon.results.statistics import Interval, Paired
 from parsimon.results.summary import Summary, summarise, where_fooled
 from parsimon.results.table import Cell, Table
-from parsimon.results.verdict import Verdict
+from parsimon.results.text import behind, p_text, percent_ends, points_text, radius_text, titled
+from parsimon.results.verdict import Verdict, bound_note
 
 if TYPE_CHECKING:
     from parsimon.results.evaluation import Evaluation, EvaluationGrid
@@ -113,10 +114,10 @@ def paired_table(subject: str, pairs: Mapping[str, Paired], defence: Sequence[st
         [
             Cell(name),
             *(Cell(f"{count:,}") for count in (pair.both, pair.only_a, pair.only_b)),
-            Cell(_points(pair.difference), interval=_ends(_points, pair.difference_interval)),
-            Cell(_p(pair.success_p)),
+            Cell(points_text(pair.difference), interval=_ends(points_text, pair.difference_interval)),
+            Cell(p_text(pair.success_p)),
             Cell(_ratio(pair.mean_ratio), interval=_ends(_ratio, pair.mean_ratio_interval)),
-            Cell(_p(pair.queries_p)),
+            Cell(p_text(pair.queries_p)),
         ]
         for name, pair in pairs.items()
     ]
@@ -139,7 +140,8 @@ def paired_table(subject: str, pairs: Mapping[str, Paired], defence: Sequence[st
 def evaluation_table(evaluation: Evaluation) -> Table:
     """Return a row for the clean images, then one for each attack on the images that are still robust."""
     images, budget = len(evaluation.correct), evaluation.budget
-    left = evaluation.correct if evaluation.smaller is None else evaluation.smaller.robust_within(budget)
+    left = evaluation.correct
+    left = left if evaluation.smaller is None else left & evaluation.smaller.robust_within(budget)
     clean = [Cell("(clean)"), Cell("-"), Cell("-"), Cell("-"), accuracy_cell(evaluation.clean_accuracy_verdict)]
     rows = []
     for name, result in evaluation.black_box.items():
@@ -156,7 +158,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         *warned(evaluation.warnings),
         f"Attacked: correctly classified images that no earlier attack fooled{within}.",
         "Accuracy: share of all images still correct after this and earlier attacks.",
-        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        bound_note(random=evaluation.random),
         *(["White-box attacks see gradients: their row counts all attacks together."] if len(groups) > 2 else []),
         "Intervals: 95%, Wilson.",
         *(f"Accuracy within {each:,} queries: {evaluation.verdict(each)}." for each in smaller),
@@ -219,7 +221,7 @@ def grid_table(grid: EvaluationGrid) -> Table:
     title = f"Robust accuracy{behind(first.any_result.defence)} on {len(first.correct):,} images{limits}"
     notes = [
         f"Share of images that are classified correctly and that no attack fooled ({attacks}).",
-        "It is an upper bound on the true robust accuracy; more queries tighten it.",
+        bound_note(random=first.random),
         "An image fooled at a radius counts as fooled at every larger one.",
         "Intervals: 95%, Wilson.",
     ]
@@ -232,27 +234,12 @@ def grid_table(grid: EvaluationGrid) -> Table:
     return Table(title, ["eps", *grid.models], groups, notes)
 
 
-def behind(defence: Sequence[str]) -> str:
-    """Return what follows the name of a model: its defences, if it has any."""
-    return f" behind {' + '.join(defence)}" if defence else ""
-
-
-def titled(title: str, defence: Sequence[str]) -> str:
-    """Return a title that begins with the defences, if there are any."""
-    return f"Behind {' + '.join(defence)}: {title}" if defence else title
-
-
-def radius_text(eps: float) -> str:
-    """Return a radius as a fraction of 255."""
-    return f"{eps * 255:.4g}/255"
-
-
 def accuracy_cell(verdict: Verdict | None) -> Cell:
     """Return the cell of an accuracy; `<=` marks one that can still fall."""
     if verdict is None:
         return Cell("-")
-    interval = verdict.interval and _percent(verdict.interval)
-    return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=_ends("{:.1f}".format, interval))
+    interval = verdict.interval and percent_ends(verdict.interval)
+    return Cell(f"{'<= ' * (interval is None)}{verdict.value:.1%}", interval=interval)
 
 
 def number_cell(number: float | None, interval: Interval | None = None) -> Cell:
@@ -276,19 +263,9 @@ def _radius(radius: float) -> str:
     return f"{radius:.4f}"
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
-
-
 def _ratio(value: float | None) -> str:
     if value is None:
         return "-"
     if math.isinf(value):
         return "inf"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "<0.001" if value < 0.001 else f"{value:.3f}"

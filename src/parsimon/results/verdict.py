@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from parsimon.results.statistics import Interval, agresti_coull_interval, wilson_interval
+from parsimon.results.text import percent_range
+
+_BOUND = "It is an upper bound on the true robust accuracy; more queries tighten it."
+_RANDOM_BOUND = "A better attack may lower it. So may chance, for images with an error rate near 50%."
 
 Kind = Literal["measured", "estimate", "at_most"]
 Gate = Literal["estimate", "lower"]
@@ -16,13 +20,14 @@ Gate = Literal["estimate", "lower"]
 class Verdict:
     """The robust accuracy: the share of images that are classified correctly and that no attack fooled.
 
-    Attacks give an upper bound on the true robust accuracy; more queries tighten it.
+    Attacks give an upper bound on the true robust accuracy; more queries tighten it. On a random model, chance may
+    lower it further: each decision from draws is one more chance to count as fooled.
 
     Attributes:
         value: The robust accuracy. While images are unfinished it can only fall.
         interval: Its 95 % interval over the choice of images; None while images are unfinished.
         kind: `measured`: every correctly classified image was attacked. `estimate`: only some were, and the others are
-            taken to fare like them. `at_most`: images are unfinished.
+            assumed to behave like them. `at_most`: images are unfinished.
         images: Number of images.
         attacked: Number of correctly classified images that were attacked, or need not be.
     """
@@ -48,9 +53,8 @@ class Verdict:
         """Return the number as a text with its interval."""
         if self.interval is None:
             return f"at most {self.value:.1%} so far"
-        low, high = (f"{100 * end:.1f}" for end in self.interval)
         about = "about " if self.kind == "estimate" else ""
-        return f"{about}{self.value:.1%} ({low} to {high})"
+        return f"{about}{self.value:.1%} ({percent_range(self.interval)})"
 
     def passes(self, least: float, gate: Gate = "estimate") -> bool:
         """Return whether the robust accuracy, or the lower end of its interval, is at least this. Unfinished: no."""
@@ -72,7 +76,7 @@ def product_interval(robust: int, attacked: int, correct: int, images: int) -> I
     """Return the 95 % interval of clean accuracy times the share of attacked images that are robust.
 
     The intervals of the two rates are combined by the distances of their ends (the method of variance estimates
-    recovery, to first order), so both the choice of images and the choice of the attacked ones count. With Wilson's
+    recovery, to first order). So both the choice of images and the choice of the attacked ones count. With Wilson's
     intervals in place of Agresti and Coull's, coverage falls to 90 % where the rates are near 0 or 1.
     """
     rate, share = correct / images, robust / max(1, attacked)
@@ -82,3 +86,8 @@ def product_interval(robust: int, attacked: int, correct: int, images: int) -> I
     low = rate * share - math.hypot(share * (rate - low_rate), rate * (share - low_share))
     high = rate * share + math.hypot(share * (high_rate - rate), rate * (high_share - share))
     return max(0.0, low), min(1.0, high)
+
+
+def bound_note(*, random: bool) -> str:
+    """Return in which direction a robust accuracy may be wrong."""
+    return _RANDOM_BOUND if random else _BOUND

@@ -63,4 +63,7 @@ def _random(results: Mapping[str, Result]) -> Iterator[str]:
         if result.verification is not None and result.verification.failed
     }
     if failed:
-        yield f"Some successes do not hold ({', '.join(failed.values())}). Are the model's responses random?"
+        yield (
+            f"Some successes do not hold ({', '.join(failed.values())}). Are the model's responses random, or do they "
+            "depend on the other images in the batch?"
+        )

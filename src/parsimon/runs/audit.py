@@ -2,7 +2,7 @@
 
 The ball and the range are checked by definition, and the class by the highest score.
 
-On a random model, every adversarial image is drawn anew as often as in the run. A success near one half then fails by
+On a random model, every adversarial image is drawn again, as often as in the run. A success near one half then fails by
 chance in half of all audits. So it is refuted only if significantly fewer of these draws err than in the run.
 """
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parsimon.core.draws import Purpose, draw_keys
 from parsimon.core.model import Model
 from parsimon.core.threat import predicted_classes
 from parsimon.core.types import Outcome
@@ -25,15 +27,15 @@ from parsimon.results.chance import Drawn
 from parsimon.results.result import Comparison, Result
 from parsimon.results.statistics import fisher
 from parsimon.runs import stored
+from parsimon.runs.classify import check_shape, classify, draw_classes
 from parsimon.runs.config import RunConfig
 from parsimon.runs.evaluation import begun_evaluations, cell_folder, evaluation_config, is_evaluation
 from parsimon.runs.inputs import open_model_for
-from parsimon.runs.preflight import check_shape, check_threat, classify, draw_classes
+from parsimon.runs.preflight import check_threat
 from parsimon.runs.preparation import goal_classes
 from parsimon.runs.verification import in_ball, redraw
 
 SIGNIFICANCE = 0.001  # of the refutations in a run of a random model, all attacked images together
-_AUDIT_DRAWS = 3  # in the keys of draws: others than in the run
 _BATCH = 64  # images, if the run sets no other size
 
 
@@ -165,12 +167,14 @@ def _audit(folder: Path, run: Comparison, model: Model) -> RunAudit:
     goals = goals_of(run, config)
     batch_size = config.batch_size or _BATCH
     tests = sum(len(result.outcomes) for result in run.results.values())
-    attacks = {name: audit_attack(model, result, goals, batch_size, tests) for name, result in run.results.items()}
+    attacks = {
+        name: audit_attack(model, result, goals, batch_size, tests, config.seed) for name, result in run.results.items()
+    }
     return RunAudit(folder, config.model, config.effective_radius, attacks, run.unfinished)
 
 
 def audit_attack(
-    model: Model, result: Result, goals: NDArray[np.intp], batch_size: int, tests: int | None = None
+    model: Model, result: Result, goals: NDArray[np.intp], batch_size: int, tests: int | None = None, seed: int = 0
 ) -> AttackAudit:
     """Query the successes of one attack.
 
@@ -181,6 +185,7 @@ def audit_attack(
         batch_size: Images per batch.
         tests: On a random model, the number of images that share the significance; None: those of this attack. All that
             were attacked count, and not the successes alone: chance made some of them successes.
+        seed: The seed of the run. The draws of an audit are others than in the run.
     """
     threat, columns = result.threat, result.clean.columns
     check_threat(model, threat)
@@ -194,7 +199,7 @@ def audit_attack(
         if threat.sampling is None:
             predicted = predicted_classes(classify(model, pixels, batch_size, columns))[:, None]
         else:
-            keys = [(_AUDIT_DRAWS, each.outcome.index) for each in batch]
+            keys = partial(draw_keys, seed, [each.outcome.index for each in batch], Purpose.AUDIT)
             predicted = draw_classes(model, pixels, threat.sampling.draws, keys, batch_size)
         for (outcome, original, image), seen in zip(batch, predicted, strict=True):
             queried += 1
@@ -210,7 +215,7 @@ def audit_attack(
 
 
 def _refuted(outcome: Outcome, fresh: Drawn, level: float) -> bool:
-    """Return whether significantly fewer fresh draws err than the run claims, or what it claims is no success."""
+    """Return whether significantly fewer fresh draws err than the run claims, or the run's own draws are no success."""
     claimed = Drawn(outcome.errors, outcome.draws)
     if claimed.draws != fresh.draws or 2 * claimed.errors <= claimed.draws:
         return True

@@ -32,7 +32,7 @@ class ResultBuilder:
 
     Attributes:
         labels: The true class of every image.
-        clean: What the model makes of the clean images.
+        clean: The predictions for the clean images.
     """
 
     config: RunConfig
@@ -47,11 +47,13 @@ class ResultBuilder:
         outcomes: tuple[Outcome, ...],
         counters: Counters,
         verification: Verification | None,
+        *,
+        stopped: bool = False,
     ) -> Result:
-        """Assemble the result of one attack."""
+        """Assemble the result of one attack. `stopped` is whether Ctrl-C has ended the run."""
         shared = (self.images, self.labels, self.clean)
         defence = self.config.defence or ()
-        return Result(attack, threat, self.config.budget, *shared, outcomes, counters, verification, defence)
+        return Result(attack, threat, self.config.budget, *shared, outcomes, counters, verification, defence, stopped)
 
 
 def all_outcomes(

@@ -152,8 +152,8 @@ class RunConfig(Checked, frozen=True, kw_only=True):
     Attributes:
         attacks: The attacks, as typed: `nes`, `bandits:imagenet-0.05`, `square,p_init=0.3`.
         model: The model, as typed: a bundled network, the path of an ONNX file, `package.module:function`.
-        data: The images, as typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others (see
-            `data.FORMS`).
+        data: The images, as typed: `bundled`, `images.npz`, `cifar10:FOLDER`, `folder:PATH` and others, which
+            `parsimon run --help` lists.
         preprocess: How pictures are resized and cropped, as typed: `resize=256,crop=224`. None: as the model's card or
             config says, where it has one.
         images: Number of images, or `all`.
@@ -169,11 +169,12 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         seed: Seed of the attacks' random choices.
         batch_size: Images per batch. An accelerator may round differently for another size, so it belongs to the run.
         defence: Defences in front of the model, as typed: `noise,sigma=0.02`, `jpeg`. A query passes them in order.
-        stochastic: Allow a model whose responses are random, and judge by many draws. See `Sampling`.
+        stochastic: Allow a model whose responses are random: an image is fooled if the model errs in more than half of
+            its fresh draws.
         repeats: For a random model: queries that are averaged wherever an attack would make one. None: 1.
         draws: For a random model: fresh draws that decide whether an image is fooled, not charged. None: 100.
         error_rate: For a random model: error rate of the tests by which an attack accepts a change or ends. None: 0.05;
-            1: no tests, one draw decides.
+            1: no tests, every response counts as exact.
         until_budget: Let label-only attacks continue after their success, to find closer adversarial images.
         skip_fooled: Leave out the images that an earlier black-box attack fooled within this many queries. None: every
             attack gets every image.
@@ -214,7 +215,7 @@ class RunConfig(Checked, frozen=True, kw_only=True):
         check_radius(self.radius, self.eps)
         for name in SAMPLING:
             if getattr(self, name) is not None and not (self.stochastic or any_random(self.defence or ())):
-                raise InputError(f"{name} is for random models: it needs stochastic=True (--random)", argument=name)
+                raise InputError(f"{name} is for random models: it needs stochastic=True", argument=name)
         if self.repeats is not None and self.repeats > self.budget:
             raise InputError(
                 f"repeats must be at most the budget, or no point can be queried; got {self.repeats:,} and "

@@ -39,7 +39,11 @@ class Attacker(NamedTuple):
     @property
     def slug(self) -> str:
         """The name of its folder."""
-        return self.name.replace(" ", "-")
+        return _slug(self.name)
+
+
+def _slug(name: str) -> str:
+    return name.replace(" ", "-")
 
 
 def attackers(
@@ -115,7 +119,7 @@ def assess(
             broken = True  # no attacker is needed
             break
         comparisons[attacker.name] = found
-        if found.unfinished:
+        if found.stopped:
             break
     return DefenceReport(" + ".join(config.defence), comparisons, float(flag_price), broken)
 
@@ -159,6 +163,11 @@ def _check_labels(config: RunConfig, defence: tuple[str, ...]) -> None:
             "defence in front of a model that returns scores",
             argument="defence",
         )
+
+
+def is_begun(folder: str | Path) -> bool:
+    """Return whether a folder holds the first of the runs that assess a defence."""
+    return stored.is_run(Path(folder) / _slug(NO_DEFENCE))
 
 
 def assess_stored(

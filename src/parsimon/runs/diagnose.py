@@ -1,4 +1,4 @@
-"""Find what is doubtful about a model, and not wrong: scores that tell little, accuracy near chance, normalisation.
+"""Find what is doubtful about a model but not invalid: coarse scores, accuracy near chance, normalisation.
 
 Every run carries the `doubts` as warnings. `inspect` is `parsimon check`: it lists everything it finds about a model,
 good and bad.
@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any, Literal
 
@@ -19,15 +20,19 @@ from numpy.typing import NDArray
 from parsimon.core.model import Model
 from parsimon.core.threat import Scores, Threat, predicted_classes
 from parsimon.core.types import ImageSource
-from parsimon.errors import InputError, OutageError, ParsimonError
+from parsimon.errors import OutageError, ParsimonError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import agresti_coull_interval
-from parsimon.runs.preflight import check_any, classify, count_differing, largest_difference, prepare
+from parsimon.runs.classify import classify
+from parsimon.runs.consistency import OtherBatch
+from parsimon.runs.preflight import check_any, prepare
+from parsimon.runs.same_model import count_differing, largest_difference
 
 _TIMED_CALLS = 5
 _LEAST_IMAGES = 10  # fewer say nothing about accuracy
 _LEAST_SCORES = 5  # other than 0 and 1, which a saturated softmax returns, too
-_ROUNDED_TO = (0, 1, 2)  # decimals
+_ROUNDED_TO = (0, 1, 2, 3)  # decimals
+_STEPS = 50  # of the number format per step of the decimals, or a score could lie near a decimal by chance
 _FEW_VALUES, _REPEATED = 256, 4  # as many as 8 bits have, each four times on average
 _TRIED_IMAGES = 64
 # Normalisation is tried where accuracy leaves room, and reported where a sign test and the gain leave no doubt. With
@@ -66,12 +71,27 @@ def _coarse(scores: NDArray[np.float32], *, few: bool) -> str | None:
     inner = different[(different != 0) & (different != 1)]
     if len(inner) < _LEAST_SCORES:
         return None
-    for decimals in _ROUNDED_TO:
-        if np.allclose(inner, inner.round(decimals), rtol=1e-6, atol=1e-7):
-            return f"The model's scores are rounded to {decimals} decimal{'' if decimals == 1 else 's'}."
+    if (decimals := _rounded_to(inner)) is not None:
+        return f"The model's scores are rounded to {decimals} decimal{'' if decimals == 1 else 's'}."
     values = len(np.unique(inner))
     if few and values <= _FEW_VALUES and values * _REPEATED <= len(inner):
         return f"The model's scores of the first {len(scores):,} images take only {values:,} different values."
+    return None
+
+
+def _rounded_to(scores: NDArray[np.float64]) -> int | None:
+    """Return the number of decimals that all scores have, up to the precision of their number format; None: many.
+
+    Scores below that precision are not rounded: a rounded one would be 0. Saturated ones come as close to 0 and 1.
+    """
+    with np.errstate(over="ignore"):
+        half = np.array_equal(scores, scores.astype(np.float16))
+    spacing = np.spacing(np.abs(scores).astype(np.float16 if half else np.float32)).astype(np.float64)
+    for decimals in _ROUNDED_TO:
+        rounded = scores.round(decimals)
+        telling = np.count_nonzero(_STEPS * spacing <= 10.0**-decimals)
+        if telling >= _LEAST_SCORES and (rounded != 0).all() and (np.abs(scores - rounded) <= 2 * spacing).all():
+            return decimals
     return None
 
 
@@ -125,14 +145,14 @@ def inspect(
     threat: Threat,
     batch_size: int,
     *,
-    detect: bool = False,
+    declared: Scores | None = None,
 ) -> Iterator[Finding]:
     """Yield everything that can be found out about a model before it is attacked; an error ends the list.
 
-    With `detect`, the kind of the first scores is detected instead of taken from the threat.
+    `declared` is what the model is said to return; None: it is detected.
     """
     try:
-        clean = prepare(model, images, labels, threat, batch_size, detect=detect)
+        clean = prepare(model, images, labels, threat, batch_size, declared=declared)
         check_any(clean, clean.correct)
         pixels = np.stack([images[index] for index in range(min(len(images), batch_size))])
         yield Finding("images", "ok", f"{len(images)} of shape {pixels.shape[1:]}, float32 in [0, 1]")
@@ -149,8 +169,7 @@ def inspect(
     except OutageError:  # says nothing about the model
         raise
     except ParsimonError as error:
-        argument = error.argument if isinstance(error, InputError) else None
-        yield Finding("images, labels, model", "error", str(error), argument)
+        yield Finding("images, labels, model", "error", str(error), error.argument)
 
 
 def _described(clean: CleanPredictions) -> str:
@@ -171,17 +190,18 @@ def _randomness(clean: CleanPredictions) -> Finding:
 
 
 def _stability(model: Model, pixels: NDArray[np.float32], kind: Scores, batch_size: int) -> Iterator[Finding]:
-    """Yield whether scores depend on the call, on the place in the batch, and on its size."""
+    """Yield whether scores depend on the call, on the other images in the batch, and on its size."""
     what, do = ("class", "does") if kind == "labels" else ("scores", "do")
     scores = classify(model, pixels, batch_size)
-    columns = scores.shape[1]
-    call = _difference(classify(model, pixels, batch_size, columns), scores, kind)
+    query = partial(classify, model, batch_size=batch_size, classes=scores.shape[1])
+    call = _difference(query(pixels), scores, kind)
     differ = f"{call} from call to call: results may differ a little between runs"
     yield _note_if(call, "determinism", differ, f"the same images get the same {what}, bit for bit")
-    place = _difference(classify(model, pixels[::-1].copy(), batch_size, columns)[::-1], scores, kind)
-    differ = f"{place} with the place in the batch: results may depend on other images"
-    yield _note_if(place, "place in the batch", differ, f"a row's {what} {do} not depend on its place")
-    size = _difference(classify(model, pixels[:1], 1, columns), scores[:1], kind)
+    other = OtherBatch.of(pixels, batch_size)
+    rest = _difference(query(other.pixels)[other.rows], scores[other.numbers], kind)
+    differ = f"{rest} with the other images in the batch, or with the order: results may depend on them"
+    yield _note_if(rest, "other images", differ, f"a row's {what} {do} not depend on the other rows or their order")
+    size = _difference(classify(model, pixels[:1], 1, scores.shape[1]), scores[:1], kind)
     differ = f"{size} with the size of the batch"
     if size and model.fixed_batch:
         yield Finding("size of the batch", "ok", f"{differ}, so every batch is filled to {batch_size}")

@@ -11,15 +11,15 @@ from parsimon.errors import InputError, quote
 from parsimon.results.diff import Diff, Difference, DiffRow, Standing, difference
 from parsimon.results.evaluation import Evaluation
 from parsimon.results.result import Comparison
-from parsimon.results.tables import radius_text
+from parsimon.results.text import radius_text
 from parsimon.runs import stored
 from parsimon.runs.config import SAMPLING, RunConfig
 from parsimon.runs.evaluation import evaluation_config, is_evaluation, load_evaluation
 
 # Two models are compared only if these agree: a weaker attack would make the new one look better. The defence may
-# differ: what it buys is a question of its own, and the title names it.
+# differ: what it buys is a separate question, and the title names it.
 _MUST_AGREE = ("attacks", "budget", "targets", "loss", "eight_bit", "selection", "sample", "stochastic")
-_RANDOM_HINT = "attack both with stochastic=True (--random), which a model that is not random allows too"
+_RANDOM_HINT = "attack both with stochastic=True, which a model that is not random allows too"
 
 
 @dataclass(frozen=True)

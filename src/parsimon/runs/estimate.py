@@ -1,7 +1,7 @@
 """The most queries that a run can take, and what they take of time and money.
 
-How many queries an attack needs depends on the model, so nothing is known beforehand but the maximum: no image is
-fooled, and every attack spends its whole budget.
+How many queries an attack needs depends on the model. Beforehand only the maximum is known: no image is fooled, and
+every attack spends its whole budget.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from parsimon.core.model import Model
 from parsimon.core.types import Attack
+from parsimon.runs.classify import classify
 from parsimon.runs.config import RunConfig
-from parsimon.runs.preflight import classify
 
 LONG_SECONDS = 300  # a run that may take longer says so before it starts
 _TIMED_CALLS = 3
@@ -34,7 +34,7 @@ class Estimate:
         images: Number of images to attack.
         queries: The most queries of each attack, uncharged evaluations included.
         uncharged: Further queries: those of the clean images, and the second query of each success. Of a random model:
-            the draws of both.
+            the draws of both, and one more of each clean image, by which a resumed run compares the model.
         seconds: The time that the model takes for all queries at the measured speed. It is no maximum: searching and
             drawing are left out, and another load of the machine changes it.
         seconds_per_query: The measured speed.
@@ -59,9 +59,9 @@ class Estimate:
     ) -> Estimate:
         """Return the estimate of a run, or of as many runs as there are radii."""
         most = {name: radii * images * attack.most_evaluations(config.budget) for name, attack in attacks.items()}
-        draws = 1 if config.sampling is None else config.sampling.draws
-        verified = radii * images * len(attacks) * draws if config.execution.verify or config.stochastic else 0
-        uncharged = radii * clean * draws + verified
+        draws = 0 if config.sampling is None else config.sampling.draws
+        verified = radii * images * len(attacks) * max(1, draws) if config.execution.verify or draws else 0
+        uncharged = radii * clean * clean_queries(draws) + verified
         costs = [count * (_GRADIENT_COST if attacks[name].white_box else 1) for name, count in most.items()]
         seconds = (sum(costs) + uncharged) * seconds_per_query / (config.execution.workers or 1)
         return cls(config.model, images, most, uncharged, seconds, seconds_per_query)
@@ -78,6 +78,11 @@ class Estimate:
     def __str__(self) -> str:
         speed = f"{1000 * self.seconds_per_query:.3g} ms per query"
         return f"{self.images:,} images, at most {self.total:,} queries, about {_duration(self.seconds)} at {speed}"
+
+
+def clean_queries(draws: int) -> int:
+    """Return the queries of a clean image: one for its scores, and the draws of a random model for its class."""
+    return 1 + draws
 
 
 def time_queries(model: Model, pixels: NDArray[np.float32], batch_size: int) -> float:

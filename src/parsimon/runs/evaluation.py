@@ -171,13 +171,16 @@ def with_attacks(config: EvaluationConfig) -> EvaluationConfig:
 def evaluate_radii(
     cells: Sequence[RunConfig], attacks: Sequence[str], budgets: tuple[int, ...], run_cell: RunCell
 ) -> tuple[Evaluation, ...]:
-    """Evaluate one model at ascending radii. `run_cell` runs one of them without some images."""
+    """Evaluate one model at ascending radii. `run_cell` runs one of them without some images.
+
+    After Ctrl-C, no further radius is run.
+    """
     evaluations: list[Evaluation] = []
     smaller: Evaluation | None = None
     for cell in cells:
         if smaller is None:
             results = run_cell(cell, ())
-        elif smaller.unfinished or not (smaller.correct & ~smaller.settled).any():
+        elif smaller.stopped or smaller.unfinished or not (smaller.correct & ~smaller.settled).any():
             results = {}
         else:
             results = run_cell(cell, np.flatnonzero(smaller.settled).tolist())
@@ -220,7 +223,7 @@ def evaluate(config: EvaluationConfig, folder: str | Path, *, watch: Watch | Non
     for model in config.models:
         found = evaluate_radii([*config.cells(model)], [*config.rows], config.budget, run_cell)
         evaluations[model] = found
-        if any(each.unfinished for each in found):
+        if found[-1].stopped:
             break
     return _grid(config, evaluations)
 

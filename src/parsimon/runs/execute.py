@@ -21,7 +21,7 @@ from parsimon.errors import InputError, ParsimonError, quote
 from parsimon.results.result import Result, Verification
 from parsimon.runs.builder import ResultBuilder, all_outcomes, images_left
 from parsimon.runs.config import RunConfig
-from parsimon.runs.estimate import Estimate, announce
+from parsimon.runs.estimate import Estimate, announce, clean_queries
 from parsimon.runs.facts import check_version, record_clean, restore_random
 from parsimon.runs.preparation import CPU_BATCH, Inputs, Job, Prepared, prepare, validate
 from parsimon.runs.progress import Stage, show_progress
@@ -57,7 +57,8 @@ def execute(
         open_store: Opens the run file, after all checks. Stored replies are not queried again.
         watch: Called after each model call.
 
-    After Ctrl-C, images that were not finished count as interrupted. An attack without images has no result.
+    After Ctrl-C, images that were not finished count as interrupted, and the last results say that they were stopped.
+    An attack without images has no result.
     """
     if watch is not None and not callable(watch):
         raise InputError(f"watch must be a function; got {quote(watch)}")
@@ -65,14 +66,14 @@ def execute(
     workers = worker_pool(inputs.model, config.execution, config.defence or (), job.undefended)
     began = time.perf_counter()
     prepared = prepare(job)
-    seconds_per_query = (time.perf_counter() - began) / len(job.images) / max(1, prepared.clean.draws)
+    seconds_per_query = (time.perf_counter() - began) / (len(job.images) * clean_queries(prepared.clean.draws))
     results: dict[str, Result] = {}
     with workers as pool, open_store() as store:
         clean, chosen = prepared.clean, prepared.chosen
         if config.execution.progress is not False and (store is None or store.get_fact("predicted") is None):
             announce(Estimate.of(config, attacks, len(chosen), len(job.images), seconds_per_query))
         if store is not None and config.stochastic:
-            prepared = restore_random(store, prepared, job.targets)
+            prepared = restore_random(store, prepared, job)
             clean, chosen = prepared.clean, prepared.chosen
         if store is not None:
             clean = record_clean(store, clean, prepared.labels, chosen, job.undefended)
@@ -81,7 +82,8 @@ def execute(
         # White-box attacks come first: they are quick, and if what they need is missing, that shows at once.
         for name in sorted(attacks, key=lambda name: not attacks[name].white_box):
             outcomes, counters, verification = runner.run(name, chosen)
-            results[name] = builder.build(attacks[name], prepared.threats[name], outcomes, counters, verification)
+            found = outcomes, counters, verification
+            results[name] = builder.build(attacks[name], prepared.threats[name], *found, stopped=runner.stopped)
             if config.skip_fooled is not None and not attacks[name].white_box:
                 chosen = images_left(outcomes, config.skip_fooled)
                 if not chosen:
@@ -137,21 +139,21 @@ class _AttackRunner:
     ) -> None:
         self._job, self._prepared, self._pool, self._store, self._watch = job, prepared, pool, store, watch
         self._batch_size, self._in_flight = _sizes(job, prepared, 1 if pool is None else len(pool.workers))
-        self._stopped, self._begun = False, 0
+        self.stopped, self._begun = False, 0
 
     def run(self, name: str, chosen: list[int]) -> tuple[tuple[Outcome, ...], Counters, Verification | None]:
         """Run one attack; after Ctrl-C, only report what is stored of it."""
         ended: Mapping[int, Outcome] = {}
         counters = Counters()
-        if not self._stopped:
+        if not self.stopped:
             ended, counters = self._attack(name, chosen)
-        journal = self._store.journal(name) if self._stopped and self._store is not None else {}
+        journal = self._store.journal(name) if self.stopped and self._store is not None else {}
         outcomes = all_outcomes(chosen, ended, journal, self._prepared.threats[name])
         if journal and self._store is not None:  # images that waited for their turn are not in the counters
             self._store.save(name, [], [], sum(outcome.charged for outcome in outcomes))
         verification = None
         # Fresh draws have decided about a random model already.
-        if self._job.config.execution.verify and not self._stopped and not self._job.config.stochastic:
+        if self._job.config.execution.verify and not self.stopped and not self._job.config.stochastic:
             verification = self._verify(name, outcomes)
         return outcomes, counters, verification
 
@@ -172,7 +174,7 @@ class _AttackRunner:
         with stopping_on_interrupt(runner.stop), shown as line:
             watching = None if self._watch is None else partial(self._watch, name, len(chosen))
             ended |= self._collect(name, runner, tasks, [each for each in (line, watching) if each is not None])
-        self._stopped = runner.stopped
+        self.stopped = runner.stopped
         return ended, runner.counters
 
     def _runner(self, name: str) -> _Runner:
@@ -228,7 +230,8 @@ class _AttackRunner:
         except ParsimonError as error:
             _LOG.warning("the successes of %s could not be verified: %s", name, error)
             return None
-        self._stopped = stop.is_set()
+        finally:
+            self.stopped = stop.is_set()
         if found is not None and found.failed:
             share = f"{len(found.failed)} of {found.queried} successes of {name}"
             _LOG.warning("%s do not hold when the model is queried again: do not trust this result", share)

@@ -16,8 +16,8 @@ from parsimon.core.threat import Rounding, Scores
 from parsimon.errors import InputError
 from parsimon.results.result import CleanPredictions
 from parsimon.results.statistics import wilson_interval
-from parsimon.runs.preflight import check_same_draws, check_same_model
-from parsimon.runs.preparation import Prepared, goal_classes
+from parsimon.runs.preparation import Job, Prepared, goal_classes
+from parsimon.runs.same_model import check_same_draws, check_same_model
 from parsimon.runs.store import Store
 from parsimon.version import __version__
 
@@ -105,7 +105,7 @@ def record_clean(
     chosen: list[int],
     undefended: Scores | None = None,
 ) -> CleanPredictions:
-    """Record what the model makes of the clean images, or check that a resumed run has the same model and data.
+    """Record the predictions for the clean images, or check that a resumed run has the same model and data.
 
     `undefended` is what the model returns without its defences, if they must know it.
     """
@@ -145,15 +145,17 @@ def record_clean(
     return replace(clean, remarks=remarks, warnings=warnings)
 
 
-def restore_random(store: Store, prepared: Prepared, targets: Any) -> Prepared:
+def restore_random(store: Store, prepared: Prepared, job: Job) -> Prepared:
     """Return a resumed run of a random model as it was begun: its clean images are drawn once.
 
-    Draws of this time only tell whether it is the same model. If they come from the keys alone, they must be the same.
+    The new draws only check that it is the same model. If they come from the keys alone, they must be the same.
     Otherwise, they must give the same class where the first ones clearly agreed.
     """
     facts = RunFacts.read(store)
     if facts is None or facts.clean_errors is None:
         return prepared
+    if job.labels is not None:
+        store.check_fact("labels", job.labels.tolist())
     begun = facts.clean
     agreeing = np.rint(np.zeros(len(begun.predicted)) if begun.confidence is None else begun.confidence * begun.draws)
     clear = np.array([wilson_interval(int(count), begun.draws)[0] >= _CLEAR for count in agreeing])
@@ -169,7 +171,7 @@ def restore_random(store: Store, prepared: Prepared, targets: Any) -> Prepared:
     labels = np.asarray(facts.labels, np.intp)
     clean = replace(prepared.clean, predicted=begun.predicted, correct=begun.correct, confidence=begun.confidence)
     clean = replace(clean, errors=begun.errors, draws=begun.draws)
-    goals = labels if targets is None else goal_classes(targets, labels, clean)
+    goals = labels if job.targets is None else goal_classes(job.targets, labels, clean)
     return replace(prepared, clean=clean, labels=labels, goals=goals, chosen=list(facts.chosen))
 
 

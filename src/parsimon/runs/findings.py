@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from parsimon.core.model import Model
 from parsimon.core.threat import Sampling, Threat
 from parsimon.data.pairs import split_pairs
 from parsimon.data.validate import as_images, as_numpy, check_labels
-from parsimon.defences import defended
-from parsimon.defences.base import changes_scores
-from parsimon.errors import InputError, ParsimonError
+from parsimon.errors import ParsimonError
 from parsimon.results.display import Displayed
 from parsimon.results.table import Cell, Table
 from parsimon.runs.config import RunConfig
 from parsimon.runs.diagnose import Finding, inspect
-from parsimon.runs.preflight import check_random, settled
+from parsimon.runs.inputs import open_defended
+from parsimon.runs.preflight import check_random
+from parsimon.runs.score_kind import with_known_scores
 
 BATCH_SIZE = 64
 _DRAWS = 20  # of each clean image of a random model; a run draws more
@@ -55,25 +55,20 @@ class Findings(Displayed, list[Finding]):
 def find(model: Model, images: Any, labels: Any, config: RunConfig) -> Iterator[Finding]:
     """Yield each finding as soon as it is known.
 
-    The batch size, the defence, the kind of scores and whether the model is random come from the configuration. Without
-    a kind of scores, the clean images tell it.
+    The batch size, the defence, the kind of scores and whether the model is random come from the configuration. If it
+    has no kind of scores, that is detected from the clean images.
     """
     sampling = Sampling(draws=_DRAWS) if config.stochastic else None
     threat = Threat(1 / 255, loss="margin", eight_bit=model.eight_bit_only, sampling=sampling)
     try:
-        defended_model = defended(model, config.defence or ())
+        defended_model, declared = open_defended(model, config)
         check_random(defended_model, {}, stochastic=config.stochastic)
         images, labels = split_pairs(images, labels)
         source = as_images(images)
         predicted = isinstance(labels, str) and labels == "predicted"
         classes = None if predicted else check_labels(as_numpy(labels, "labels"), len(source))
-        declared = defended_model.returns if changes_scores(defended_model) else config.scores
-        defended_model, _ = settled(defended_model, source, threat, config.scores)
+        defended_model, _ = with_known_scores(defended_model, source, threat, config.scores)
     except ParsimonError as error:
-        argument = error.argument if isinstance(error, InputError) else None
-        yield Finding("images, labels, model", "error", str(error), argument)
+        yield Finding("images, labels, model", "error", str(error), error.argument)
         return
-    threat = replace(threat, scores=declared or "logits")
-    yield from inspect(
-        defended_model, source, classes, threat, config.batch_size or BATCH_SIZE, detect=declared is None
-    )
+    yield from inspect(defended_model, source, classes, threat, config.batch_size or BATCH_SIZE, declared=declared)

@@ -12,10 +12,11 @@ from parsimon.data.base import Data
 from parsimon.data.named import PICTURES, open_data
 from parsimon.data.pictures import open_preprocess
 from parsimon.defences import defended
+from parsimon.defences.base import changes_scores
 from parsimon.errors import require
 from parsimon.models import as_model, hubs
-from parsimon.runs import preflight
 from parsimon.runs.config import RunConfig
+from parsimon.runs.score_kind import kind_of, with_known_scores
 
 
 def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
@@ -31,16 +32,26 @@ def require_packages(model: str, data: str, *, white_box: bool = False) -> None:
             require("onnx", "torch")
 
 
+def open_defended(model: Any, config: RunConfig) -> tuple[Model, Scores | None]:
+    """Open a model behind the defences of a run; also return what it is declared to return, defences included.
+
+    The defences may still have to know what the model behind them returns: see `with_known_scores`.
+    """
+    opened = defended(as_model(model), config.defence or ())
+    # A defence that changes scores says what it returns. The setting is then about the model behind it.
+    return opened, opened.returns if changes_scores(opened) else config.scores
+
+
 def open_model_for(config: RunConfig, images: ImageSource, model: Any = None) -> Model:
-    """Open the model of a run on these images behind its defences, or another copy of the model."""
-    opened = defended(as_model(config.model if model is None else model), config.defence or ())
-    opened, _ = preflight.settled(opened, images, _plain_threat(config), config.scores)
+    """Open the model of a run on these images behind its defences, or another copy of the model, ready to be called."""
+    opened, _ = open_defended(config.model if model is None else model, config)
+    opened, _ = with_known_scores(opened, images, _plain_threat(config), config.scores)
     return opened
 
 
 def kind_returned(config: RunConfig, model: Any, images: ImageSource) -> Scores:
     """Return what the model of a run returns without the run's defences: as declared, or detected from the images."""
-    return config.scores or preflight.kind_of(as_model(model), images, _plain_threat(config))
+    return config.scores or kind_of(as_model(model), images, _plain_threat(config))
 
 
 def _plain_threat(config: RunConfig) -> Threat:

@@ -15,20 +15,18 @@ from parsimon.core.threat import Rounding, Scores, Threat
 from parsimon.core.types import Attack, ImageSource
 from parsimon.data.base import choose
 from parsimon.data.validate import as_images, as_numpy, check_labels
-from parsimon.defences import defended
-from parsimon.defences.base import changes_scores
 from parsimon.errors import InputError, quote
-from parsimon.models import as_model
 from parsimon.results.result import CleanPredictions
 from parsimon.runs import preflight
 from parsimon.runs.builder import threat_for
 from parsimon.runs.config import RunConfig
 from parsimon.runs.diagnose import doubts
-from parsimon.runs.workers import EngineConfig
+from parsimon.runs.inputs import open_defended
+from parsimon.runs.score_kind import with_known_scores
 
 CPU_BATCH = 64  # images
 _ACCELERATOR_BATCH = 256
-_MANY_DRAWS = 50_000  # of clean images, from which on a run says what it does first
+_MANY_DRAWS = 50_000  # of clean images; a run with as many announces them
 
 _LOG = logging.getLogger("parsimon")
 
@@ -88,12 +86,11 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     Threat(config.radius, eight_bit=config.eight_bit)  # before the model is opened, which may take long
     if str(config.eps).endswith("/256"):
         _LOG.warning("eps is %s, but pixels have 255 steps: did you mean %s5?", config.eps, str(config.eps)[:-1])
-    model, images = defended(as_model(inputs.model), config.defence or ()), as_images(inputs.images)
+    model, declared = open_defended(inputs.model, config)
+    images = as_images(inputs.images)
     preflight.check_random(model, attacks, stochastic=config.stochastic)
     batch_size = config.batch_size or (CPU_BATCH if str(model.device) == "cpu" else _ACCELERATOR_BATCH)
-    # A defence that changes scores says what it returns. The setting is then about the model behind it.
-    declared = model.returns if changes_scores(model) else config.scores
-    # If nothing is declared, the clean images tell; only a model of the top k classes is known before.
+    # If nothing is declared, it is detected from the clean images; only a model of the top k classes is known before.
     scores: Scores = declared or model.returns or ("logits" if model.top is None else "probabilities")
     threats = {
         name: threat_for(attack, config, targeted=targets is not None, scores=scores, rounding=inputs.rounding)
@@ -101,12 +98,11 @@ def validate(config: RunConfig, attacks: Mapping[str, Attack], inputs: Inputs) -
     }
     preflight.check_until_budget(attacks, until_budget=config.until_budget)
     for name, threat in threats.items():
-        preflight.check_answers(model, attacks[name], config.scores)
+        preflight.check_answers(model, attacks[name], config.scores, stochastic=config.stochastic)
         preflight.check_threat(model, threat)
-        EngineConfig(attacks[name], threat, config.budget, config.seed, batch_size, 1).engine(model)
     predicted = isinstance(inputs.labels, str) and inputs.labels == "predicted"
     labels = None if predicted else check_labels(as_numpy(inputs.labels, "labels"), len(images))
-    model, undefended = preflight.settled(model, images, next(iter(threats.values())), config.scores)
+    model, undefended = with_known_scores(model, images, next(iter(threats.values())), config.scores)
     about_scores, needs = (declared, undefended), inputs.needs_correct
     excluded = frozenset(inputs.excluded)
     return Job(config, attacks, model, images, labels, targets, threats, batch_size, excluded, *about_scores, needs)
@@ -138,11 +134,11 @@ def prepare(job: Job) -> Prepared:
         job.labels,
         job.any_threat,
         job.batch_size,
-        detect=job.declared is None,
+        declared=job.declared,
         seed=job.config.seed,
     )
     for attack in job.attacks.values():
-        preflight.check_answers(job.model, attack, clean.kind)
+        preflight.check_answers(job.model, attack, clean.kind, stochastic=job.config.stochastic)
     threats = {name: replace(threat, scores=clean.kind) for name, threat in job.threats.items()}
     labels = clean.predicted if job.labels is None else job.labels
     goals, attackable = labels, clean.correct

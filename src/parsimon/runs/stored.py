@@ -71,7 +71,8 @@ def run(
     rounding: Rounding = "inward"
     if is_run(folder):
         with Store(folder, data.images) as store:
-            rounding, excluded = rounding_of(store), store.get_fact("excluded") or excluded
+            rounding, begun_without = rounding_of(store), store.get_fact("excluded")
+        excluded = excluded if begun_without is None else begun_without
 
     @contextmanager
     def open_store() -> Iterator[Store]:

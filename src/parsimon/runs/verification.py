@@ -17,7 +17,7 @@ from parsimon.core.model import Model
 from parsimon.core.threat import Threat
 from parsimon.core.types import Image, ImageSource, Outcome
 from parsimon.results.result import Verification
-from parsimon.runs.preflight import classify
+from parsimon.runs.classify import classify
 from parsimon.runs.workers.worker import EngineConfig
 
 

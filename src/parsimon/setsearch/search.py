@@ -1,8 +1,8 @@
 """Maximise a set function by evaluating it on chosen sets.
 
 Every search here is a generator. It yields the sets to evaluate (`Family`), receives their values, and returns the best
-set that it found (`Found`). It never calls the function, so one driver can run a single search (`maximise`, at the end
-of this file) and another can run hundreds at once. Searches compose with `yield from`.
+set that it found (`Found`). It never calls the function. So one driver can run a single search (`maximise`, at the end
+of this file), and another can run hundreds at once. Searches compose with `yield from`.
 
     greedy, lazy_greedy, stochastic_greedy     one phase: insert elements, or delete them, while the value rises
     local_search                               alternate insertion and deletion, then the better of S and its complement

@@ -113,7 +113,7 @@ class Case:
                     contenders = [number for number in ranked if number != task.goal][:CONTENDERS]
                 hit = self.fooled(predicted, task) and not outside
                 seen.append(Seen(shown, loss, predicted, hit))
-                if hit and loss >= ask.eligible_from and not self.threat.until_budget:
+                if hit and math.inf > ask.eligible_from <= loss and not self.threat.until_budget:
                     outcome = replace(_success(outcome, seen[-1]), ended="success")
                     break
                 evaluated.append((loss, gradient, [scores[number] - scores[task.goal] for number in contenders or ()]))

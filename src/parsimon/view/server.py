@@ -3,8 +3,8 @@
 It listens on this machine only, and answers only requests that
 
 - name it as 127.0.0.1 or localhost in `Host`, so that no site can reach it under its own name (DNS rebinding);
-- carry the token from the printed address, or the cookie that replaces it: scripts cannot read that cookie, and
-  browsers send it from this page only;
+- carry the token from the printed address, or the cookie that replaces it: hidden from scripts, and sent from
+  this page only;
 - come from its own page (`Origin`), if they send a picture.
 
 The list of paths is fixed, and none names a file. Every client gets a status and a sentence, and the terminal stays

@@ -126,7 +126,7 @@ def steps(image: Image, target: Target, attack: str, radius: str, budget: int = 
 
 
 def _judged(event: EngineStep, scores: NDArray[Any], threat: Threat, label: int) -> Step:
-    """Return what every step tells: the number of the query, the loss, the predicted class."""
+    """Return what every step reports: the number of the query, the loss, the predicted class."""
     (loss,), _, (seen,) = threat.judge(scores, np.array([label]))
     confidence = _confidence(scores, threat)
     return {"query": event.counters.queries, "loss": float(loss), "seen": int(seen), "confidence": confidence}
@@ -143,7 +143,7 @@ def _as_batch(model: Model, image: Image) -> Any:
 
 
 class _Blocks:
-    """Tells a search by its blocks: the set, the block that is tried, and the block that is kept."""
+    """Shows a search by its blocks: the set, the block that is tried, and the block that is kept."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
@@ -165,7 +165,7 @@ class _Blocks:
 
 
 class _Pictures:
-    """Tells a search by the pictures that it queries."""
+    """Shows a search by the pictures that it queries."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
@@ -223,7 +223,7 @@ def _kept(last: Corners, current: Corners) -> int | None:
 
 
 def _small(image: Image) -> NDArray[np.uint8]:
-    """Return an image as 8-bit RGB pixels (rows, columns, 3), of which a large image keeps some."""
+    """Return an image as 8-bit RGB pixels (rows, columns, 3); a large image keeps only some of them."""
     pixels = as_rgb(image)
     every = -(-max(pixels.shape[:2]) // _SHOWN)
     return np.ascontiguousarray(pixels[::every, ::every])

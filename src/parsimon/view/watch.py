@@ -83,7 +83,7 @@ class _WatchedRun:
     def refresh(self) -> bool:
         """Read what is new, and return whether the run has started."""
         had_begun = self._stored.begun
-        # Before the outcomes: an image that ends in between has its outcome, and not neither.
+        # Before the outcomes, so that an image that ends in between has its outcome at least.
         journal = self._stored.journal() if had_begun and self._comparison.unfinished else None
         ended = self._stored.refresh()
         if not self._stored.begun:
@@ -123,7 +123,7 @@ class _WatchedRun:
             "top": {**run_top(self._comparison), "banner": ""},
             "entries": self._cards[after:],
             "ended": len(self._cards),
-            # While the run goes on they would change all the time, and their intervals take a while to compute.
+            # While the run continues, they would change all the time, and their intervals take a while to compute.
             "tables": None if state == "running" else self._made_tables(),
         }
         if reply["entries"] or state == "running" or not after:

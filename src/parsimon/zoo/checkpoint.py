@@ -1,8 +1,8 @@
 """Read the weights of a torch checkpoint safely and without torch.
 
 A checkpoint is a pickle, which can call any function that it names. Here it may name only what describes a tensor, and
-gets stand-ins. The layout is that of `torch.save` before torch 1.6: five pickles (magic number, version, machine,
-tensors, keys of their storages), then the length and the bytes of each storage.
+gets stand-ins. The layout is that of `torch.save` before torch 1.6. It has five pickles (magic number, version,
+machine, tensors, keys of their storages), then the length and the bytes of each storage.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Graph:
     """An ONNX network under construction: each method adds a layer and returns the name of its output.
 
     The input `images` has shape (n, channels, rows, columns) with n open. Padding is a number of pixels on every side,
-    or TensorFlow's: `same` gives an output side of side / stride, rounded up, with an odd pixel of padding at the end;
-    `valid` does not pad.
+    or that of TensorFlow: its `same` gives an output side of side / stride, rounded up, with an odd pixel of padding at
+    the end, and its `valid` does not pad.
     """
 
     def __init__(self, channels: int, rows: int, columns: int) -> None:

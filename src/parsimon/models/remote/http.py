@@ -13,7 +13,7 @@ from PIL import Image
 
 from parsimon.errors import InputError, ModelError, check_whole, quote, whole_line
 from parsimon.models.remote.address import split_url
-from parsimon.models.remote.base import InvalidResponse, RemoteModel, RequestPolicy, as_bytes, checked_scores
+from parsimon.models.remote.base import InvalidResponse, RemoteModel, RequestPolicy, as_bytes, checked_response
 from parsimon.models.top_k import complete_scores
 
 Files = Literal["png", "jpeg"]
@@ -91,7 +91,7 @@ class HttpModel(RemoteModel):
                 flow.send(response.body)
             except StopIteration as done:
                 try:
-                    return checked_scores(self._scores_of(done.value, len(images)), len(images))
+                    return checked_response(self._scores_of(done.value, len(images)), len(images))
                 except InvalidResponse as error:
                     raise InvalidResponse(f"{error}. {_received(response.body)}") from error
             except Exception as error:  # the function may raise anything

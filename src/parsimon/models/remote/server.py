@@ -32,7 +32,7 @@ from parsimon.models.remote.base import (
     RequestPolicy,
     TransientError,
     as_bytes,
-    checked_scores,
+    checked_response,
 )
 from parsimon.models.remote.transport import Response
 
@@ -124,7 +124,7 @@ class ServerModel(RemoteModel):
             scores = self._infer(tensor)
         except MissingModelError as error:  # it existed at first, so the server is being restarted
             raise TransientError(str(error)) from error
-        return checked_scores(scores, len(tensor))[: len(images)]
+        return checked_response(scores, len(tensor))[: len(images)]
 
 
 def _input(inputs: Sequence[Tensor], settings: ServerSettings, place: str) -> Tensor:

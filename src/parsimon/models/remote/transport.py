@@ -1,7 +1,7 @@
 """One HTTP exchange, with one deadline for all of it.
 
-Written on `http.client`: httpx and urllib3 take two to three times as long per request with 16 in flight (see
-docs/decisions/0010), and neither has a deadline for a whole exchange.
+Written on `http.client`, since httpx and urllib3 take two to three times as long per request with 16 in flight (see
+docs/decisions/0010). Neither has a deadline for a whole exchange.
 """
 
 from __future__ import annotations
