@@ -19,6 +19,7 @@ from parsimon.report import figures
 from parsimon.report.page import PAGE, write_report
 from parsimon.results.evaluation import EvaluationGrid
 from parsimon.results.result import RANDOM_BUDGETS
+from parsimon.runs.evaluation import cell_folder, evaluation_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
