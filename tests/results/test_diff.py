@@ -73,9 +73,17 @@ def test_a_failure_names_what_was_compared() -> None:
     (failure,) = diff.failures(0.02)
     assert "a -> b, 8/255" in failure
     assert "-20.0" in failure
-    assert "at most 2 points" in failure
+    assert "a loss of at most 2 points is allowed" in failure
     (lower,) = diff.failures(0.02, "lower")
     assert "lower end" in lower
+
+
+@pytest.mark.parametrize(("allowed", "words"), [(0.0, "0 points"), (0.07, "7 points"), (0.0025, "0.25 points")])
+def test_the_allowed_loss_is_written_without_a_sign_and_never_rounded_to_nothing(allowed: float, words: str) -> None:
+    diff = Diff("old", "new", (DiffRow("a", "a", 8 / 255, Difference(50, 30, 20, tuple(range(10)), ())),))
+    (failure,) = diff.failures(allowed)
+    assert failure.endswith(f"a loss of at most {words} is allowed")
+    assert "-0.0" not in failure
 
 
 def test_the_noise_of_verdicts_on_random_models_is_said_not_to_be_in_p() -> None:

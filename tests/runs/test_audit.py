@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from click.testing import CliRunner
 from scipy.stats import binom, fisher_exact
 
 from bundled_runs import make_evaluation, make_run
+from command import refused
+from command import run as command_line
 from parsimon import runs, zoo
 from parsimon.cli.commands import command
 from parsimon.core.types import Images
-from parsimon.errors import InputError
+from parsimon.errors import InputError, StoreError
 from parsimon.models import as_model
 from parsimon.results.statistics import fisher
-from parsimon.runs.audit import SIGNIFICANCE, audit_attack
+from parsimon.runs.audit import SIGNIFICANCE, RunAudit, audit_attack
 from parsimon.runs.config import RunConfig
 
 
@@ -100,6 +103,79 @@ def test_the_command_exits_with_3_if_any_success_fails(run: Path) -> None:
     assert bad.exit_code == 3
     assert not json.loads(bad.stdout)["holds"]
     assert "do not hold" in bad.stderr
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluation(folder: Path, tmp_path: Path) -> Path:
+    """A copy of an evaluation of two models at two radii; the second one is fooled on all images at the first."""
+    made = folder / "whole"
+    if not made.exists():
+        make_evaluation(folder, "whole", ("robust", "standard"), ("8/255", "16/255"))
+    shutil.copytree(made, tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def missing_of(audits: list[RunAudit]) -> list[tuple[str, int]]:
+    return [(audit.model, round(255 * audit.eps)) for audit in audits if audit.missing]
+
+
+def test_a_radius_at_which_nothing_was_left_to_attack_lacks_no_run(evaluation: Path) -> None:
+    assert not (evaluation / "standard" / "eps-16_255").exists()
+    audits = runs.verify(evaluation)
+    assert missing_of(audits) == []
+    assert len(audits) == 3
+    assert all(audit.holds for audit in audits)
+
+
+@pytest.mark.parametrize(
+    ("model", "eps", "lacking"),
+    [
+        ("robust", 16, [("robust", 16)]),
+        ("robust", 8, [("robust", 8)]),
+        ("standard", 8, [("standard", 8), ("standard", 16)]),  # without the first, the second may have been needed
+    ],
+)
+def test_a_deleted_run_is_named_and_does_not_hold(evaluation: Path, model: str, eps: int, lacking: object) -> None:
+    shutil.rmtree(evaluation / model / f"eps-{eps}_255")
+    audits = runs.verify(evaluation)
+    assert missing_of(audits) == lacking
+    assert [audit.holds for audit in audits] == [not audit.missing for audit in audits]
+    ran = CliRunner().invoke(command, ["verify", str(evaluation)])
+    assert ran.exit_code == 3
+    assert f"{model}, {eps}/255" in " ".join(ran.stdout.split()).partition("Not verified, since")[2]
+    assert f"{model} at eps {eps}/255 is not verified: there is no run in {evaluation / model}" in ran.stderr
+    document = json.loads(CliRunner().invoke(command, ["verify", str(evaluation), "--json"]).stdout)
+    assert not document["holds"]
+    assert sum(each["missing"] for each in document["runs"]) == len(missing_of(audits))
+
+
+def test_an_export_names_the_missing_runs(evaluation: Path, tmp_path: Path) -> None:
+    gone = evaluation / "robust" / "eps-16_255"
+    shutil.rmtree(gone)
+    options = ["export", str(evaluation), "--format", "npz", "--out", str(tmp_path / "out"), "--json"]
+    ran = CliRunner().invoke(command, options)
+    assert ran.exit_code == 0
+    assert json.loads(ran.stdout)["missing"] == [str(gone)]
+    assert f"there is no run in {gone}" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["verify", "export"])
+def test_an_evaluation_without_a_run_is_refused(evaluation: Path, name: str) -> None:
+    for model in ("robust", "standard"):
+        shutil.rmtree(evaluation / model)
+    with pytest.raises(StoreError, match="the evaluation has not begun, or its runs were deleted"):
+        CliRunner().invoke(command, [name, str(evaluation)], catch_exceptions=False)
+
+
+def test_a_run_without_a_success_has_nothing_to_verify(folder: Path) -> None:
+    made = make_run(folder, "withstood", eps="0.0001", budget=2)
+    assert not runs.load(made).first.success.any()
+    with pytest.raises(InputError, match=r"there is nothing to verify in .*: no attack has fooled the model"):
+        runs.verify(made)
+    assert "nothing to verify" in refused(command_line(folder, "verify", "withstood"))
 
 
 # --- random models ----------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ EXIT_CODES = """\b
 Exit codes:
     0  done
     2  bad input or usage; standard error says why
-    3  a gate failed, or a success does not hold
+    3  a gate failed, a success does not hold, or a run to verify is missing
    75  a remote model does not respond: try again later
   130  interrupted: the run can be resumed
 Every command has --json. `parsimon completion` prints shell completion."""
