@@ -75,7 +75,7 @@ def check_consistency(
     other = OtherBatch.of(pixels, batch_size)
     others_keys = None
     if keys is not None:
-        others_keys = np.zeros((len(other.pixels), keys.shape[1]), keys.dtype)
+        others_keys = np.repeat(keys[:1], len(other.pixels), axis=0)  # copies are of the first image
         others_keys[other.rows] = keys[other.numbers]
     query = partial(classify, model, batch_size=batch_size, classes=scores.shape[1])
     elsewhere = query(other.pixels, keys=others_keys)
