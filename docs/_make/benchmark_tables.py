@@ -243,13 +243,9 @@ def growth() -> list[str]:
 
 
 def growth_size() -> list[str]:
-    def parsimonious(row: Row) -> str:
-        low, high = row["parsimonious_us_low"], row["parsimonious_us_high"]
-        return low if low == high else f"{low} to {high}"
-
     columns: dict[str, Cell] = {
         "image": lambda row: "{0} x {0}".format(row["side"]),
-        "Parsimonious, µs per query": parsimonious,
+        "Parsimonious, µs per query": "parsimonious_us",
         "Thrift, µs per query": "thrift_us",
         "one copy, µs": "copy_us",
     }
