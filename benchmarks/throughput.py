@@ -49,7 +49,7 @@ Labels = NDArray[np.int64]
 
 
 class Counts(NamedTuple):
-    """What a contestant did; None: not counted."""
+    """Counts of one implementation; None: not counted."""
 
     queries: int | None  # charged to the attack
     shown: int | None  # to the torch module

@@ -1,4 +1,4 @@
-"""What several scripts need: filling the marked parts of a page, and drawing one image as a panel of a picture."""
+"""Shared by the scripts: fill the marked parts of a page, and draw an image as a panel of a picture."""
 
 from __future__ import annotations
 

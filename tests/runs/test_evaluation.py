@@ -20,25 +20,8 @@ from command import run
 from parsimon import EvaluationGrid, InputError, runs
 from parsimon.core.engine import Step
 from parsimon.runs.evaluation import EvaluationConfig, cell_folder
+from sine_models import MODELS
 
-MODELS = """
-import numpy as np
-
-def build(seed):
-    weights = np.random.default_rng(seed).normal(size=(3, 192))
-
-    def model(images):
-        rows = images.reshape(len(images), 1, -1).astype(np.float64)
-        return (np.sin(5 * rows) * weights).sum(axis=-1)
-
-    return model
-
-def first():
-    return build(0)
-
-def second():
-    return build(1)
-"""
 ATTACKS = ("random", "signhunter", "square")
 RADII, BUDGETS = ("0.004", "0.01", "0.03"), (8, 40)
 

@@ -17,25 +17,9 @@ from parsimon import EvaluationGrid, runs
 from parsimon.errors import NothingToAttackError, ParsimonError
 from parsimon.results.statistics import wilson_interval
 from parsimon.runs.evaluation import EvaluationConfig
+from sine_models import MODELS
 
-MODELS = """
-import numpy as np
-
-def build(seed):
-    weights = np.random.default_rng(seed).normal(size=(3, 192))
-
-    def model(images):
-        rows = images.reshape(len(images), 1, -1).astype(np.float64)
-        return (np.sin(5 * rows) * weights).sum(axis=-1)
-
-    return model
-
-def first():
-    return build(0)
-
-def second():
-    return build(1)
-
+NEVER = """
 def never():  # right about no image of the first one
     def model(images):
         scores = build(0)(images)
@@ -77,7 +61,7 @@ def config(**settings: Any) -> EvaluationConfig:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "sines.py").write_text(MODELS)
+    (tmp_path / "sines.py").write_text(MODELS + NEVER)
     (tmp_path / "layers.py").write_text(LAYERS)
     images = np.random.default_rng(2).random((11, 3, 8, 8), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, labels=scores(0, images).argmax(axis=1))

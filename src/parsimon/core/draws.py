@@ -14,7 +14,7 @@ from parsimon.core.model import Keys
 
 
 class Purpose(IntEnum):
-    """What a draw is for. Stored runs rely on the numbers."""
+    """The purpose of a draw. Stored runs rely on the numbers."""
 
     QUERY = 0  # of a search
     FRESH = 1  # of the point that an attack returns

@@ -51,7 +51,7 @@ class BatchScores(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the loss makes of a batch, per point."""
+    """Losses, successes and predicted classes of a batch, per point."""
 
     losses: NDArray[np.float64]
     wins: NDArray[np.bool_]

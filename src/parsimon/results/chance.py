@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Chance:
-    """What chance leaves open in the results of attacks on a random model.
+    """The uncertainty that random responses add to the results of attacks.
 
     Attributes:
         attacks: Number of attacks.
@@ -55,7 +55,7 @@ class Chance:
 
     @property
     def undecided(self) -> int:
-        """Number of attacked images whose error rate may as well be on the other side of one half."""
+        """Number of attacked images whose error rate does not differ clearly from one half."""
         return sum(each.undecided for each in self.worst.values())
 
     def notes(self) -> list[str]:
@@ -102,7 +102,7 @@ class ExpectedAccuracy:
 
 
 def chance_of(clean: CleanPredictions, attacks: Sequence[Sequence[Outcome]], *, complete: bool) -> Chance:
-    """Return what chance leaves open. `complete`: whether every image that was to be attacked has its draws."""
+    """Return the uncertainty of chance. `complete`: whether every image that was to be attacked has its draws."""
     worst = worst_draws(attacks)
     return Chance(len(attacks), worst, expected_accuracy(clean, worst) if complete else None)
 

@@ -102,7 +102,7 @@ class DefenceReport(Displayed):
 
     @cached_property
     def chance(self) -> Chance | None:
-        """What chance leaves open behind the defence, after all attackers together; None if nothing was drawn there."""
+        """The undecided images behind the defence, after all attackers; None if nothing was drawn there."""
         runs = self.defended.values()
         attacks = [result.outcomes for run in runs for result in run.results.values() if result.random]
         return Chance(len(attacks), worst_draws(attacks), None) if attacks else None

@@ -148,7 +148,7 @@ class Diff:
 
     @property
     def title(self) -> str:
-        """What is compared, with the defences if there are any."""
+        """The names of both models, with their defences."""
         if not self.old_defence and not self.new_defence:
             return f"{self.old} -> {self.new}"
         old, new = (behind(each) or " without a defence" for each in (self.old_defence, self.new_defence))

@@ -207,7 +207,7 @@ class Evaluation(Displayed):
 
     @cached_property
     def chance(self) -> Chance | None:
-        """What chance leaves open on a random model; None on any other."""
+        """The undecided images and the expected accuracy of a random model; None for any other."""
         if not self.random:
             return None
         return chance_of(self.clean, self._black_box_outcomes, complete=not self.unfinished)

@@ -287,7 +287,7 @@ class Comparison(Displayed):
 
     @cached_property
     def chance(self) -> Chance | None:
-        """What chance leaves open on a random model; None on any other."""
+        """The undecided images and the expected accuracy of a random model; None for any other."""
         if not self.first.random:
             return None
         complete = not (self.unfinished or self.fooled_before or self.first.threat.targeted)
