@@ -56,12 +56,12 @@ def scores(seed: int, images: NDArray[Any]) -> NDArray[np.float64]:
 def config(**settings: Any) -> EvaluationConfig:
     """Return the settings of an evaluation of all images, on which the first model is always right."""
     shared = {"data": "data.npz", "images": "all", "eps": ("0.01", "0.03"), "budget": (8, 40), "attacks": ("square",)}
-    return EvaluationConfig.of({**shared, "models": ["never_right:first", "never_right:second"], **settings})
+    return EvaluationConfig.of({**shared, "models": ["wrong:first", "wrong:second"], **settings})
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "never_right.py").write_text(MODELS + NEVER)
+    (tmp_path / "wrong.py").write_text(MODELS + NEVER)
     (tmp_path / "layers.py").write_text(LAYERS)
     images = np.random.default_rng(2).random((11, 3, 8, 8), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, labels=scores(0, images).argmax(axis=1))
@@ -90,7 +90,7 @@ def test_a_refused_evaluation_leaves_nothing_behind(folder: Path) -> None:
     with pytest.raises(ParsimonError, match="needs gradients"):
         runs.evaluate(config(white_box=True), folder / "stored")
     with pytest.raises(NothingToAttackError, match="classifies none of the 11 images correctly"):
-        runs.evaluate(config(models=["never_right:never"]), folder / "stored")
+        runs.evaluate(config(models=["wrong:never"]), folder / "stored")
     assert [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts] == before
     assert not runs.evaluate(config(), folder / "stored").unfinished
 
@@ -102,14 +102,14 @@ def test_a_refused_evaluation_leaves_nothing_behind(folder: Path) -> None:
 def test_a_model_without_a_correct_image_counts_as_0_and_the_others_go_on(
     folder: Path, models: tuple[str, ...]
 ) -> None:
-    names = [f"never_right:{name}" for name in models]
+    names = [f"wrong:{name}" for name in models]
     grid = runs.evaluate(config(models=names), folder / "stored")
     assert not grid.unfinished
-    for evaluation in grid.evaluations["never_right:never"]:
+    for evaluation in grid.evaluations["wrong:never"]:
         assert (evaluation.clean_accuracy, evaluation.robust_accuracy) == (0, 0)
         assert evaluation.interval == wilson_interval(0, 11)
-    assert any("never_right:never classifies none of the 11 images correctly" in each for each in grid.warnings)
-    others = [name for name in names if name != "never_right:never"]
+    assert any("wrong:never classifies none of the 11 images correctly" in each for each in grid.warnings)
+    others = [name for name in names if name != "wrong:never"]
     without = described(runs.evaluate(config(models=others), folder / "without"))
     assert {name: value for name, value in described(grid).items() if "never" not in name} == without
     for again in (runs.load_evaluation(folder / "stored"), runs.resume_evaluation(folder / "stored")):
@@ -147,17 +147,17 @@ def test_what_pgd_leaves_of_such_a_model_is_0_and_read_back_as_such(folder: Path
 
 def test_every_command_takes_an_evaluation_with_such_a_model(folder: Path) -> None:
     settings = ("--data", "data.npz", "--budget", "5", "--eps", "0.01,0.03", "--quiet")
-    ran = run(folder, "evaluate", "never_right:never", "never_right:first", *settings, "--out", "stored")
+    ran = run(folder, "evaluate", "wrong:never", "wrong:first", *settings, "--out", "stored")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("never_right:never: robust accuracy 0.0% ")
-    assert "warning: never_right:never classifies none of the 11 images correctly" in ran.stdout
+    assert ran.stdout.startswith("wrong:never: robust accuracy 0.0% ")
+    assert "warning: wrong:never classifies none of the 11 images correctly" in ran.stdout
     for command in (("show",), ("report",), ("plot",), ("plot", "--against", "queries"), ("export",), ("verify",)):
         again = run(folder, *command, "stored")
         assert again.returncode == 0, (command, again.stderr)
     assert run(folder, "diff", "stored", "stored").returncode == 0
-    estimated = run(folder, "evaluate", "never_right:never", "never_right:first", *settings, "--dry-run", "--json")
+    estimated = run(folder, "evaluate", "wrong:never", "wrong:first", *settings, "--dry-run", "--json")
     assert [each["most_queries"] for each in json.loads(estimated.stdout)["estimates"]] == [0, 2 * 2 * 11 * 5]
-    workers = run(folder, "evaluate", "never_right:never", "never_right:first", *settings, "--workers", "2", "--out", "workers")
+    workers = run(folder, "evaluate", "wrong:never", "wrong:first", *settings, "--workers", "2", "--out", "workers")
     assert workers.returncode == 0, workers.stderr
     expected = described(runs.load_evaluation(folder / "stored"))
     assert described(runs.load_evaluation(folder / "workers")) == expected
